@@ -1,8 +1,9 @@
 """The AdmissionReview that the API server sends, and the one that goes back (admission.k8s.io/v1).
 
 Every pod is allowed. A pod that does not ask is looked at by its labels alone: its body stays text,
-since the objects of a body take twenty times its memory. A patch that cannot be made, for whatever reason, is left out, and a warning
-says so to whoever makes the pod. Pure but for asking the outlook; `webhook_server` calls it.
+since the objects of a body take twenty times its memory. A patch that cannot be made, for whatever
+reason, is left out, and a warning says so to whoever makes the pod. Pure but for asking the
+outlook; `webhook_server` calls it.
 """
 
 import base64

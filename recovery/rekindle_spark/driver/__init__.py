@@ -10,5 +10,4 @@ source_prefetch   the sources of the next epoch, while one is still on its way
 catch_up_loop     the catch-up loop: brings newly placed partitions forward
 partition_table   where partitions are, how far, and which blocks are retained
 epoch_cutter      when rows arrive, and how they are cut into epochs
-library_versions  whether what runs again gives what it gave, with these libraries
 """
