@@ -1,6 +1,6 @@
 """The steps of a ZooKeeper transaction: each demands that a record is as it looked before.
 
-`chunked_records` and `orphan_chunks` put them together; a transaction does all of its steps or
+`chunked_records` and `zookeeper_connection` put them together; a transaction does all of its steps or
 none.
 """
 
