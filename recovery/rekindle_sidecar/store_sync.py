@@ -16,12 +16,9 @@ ones has the lower numbers. `choose` is pure; `tidy` carries it out, and asks th
 
 The record that says that the driver is there: made, kept and removed.
 
-It belongs to the sidecar's session, so it goes with it. Everything here asks the store and waits
-for it, so `store_sync` calls it on a thread.
+It belongs to the sidecar's session, so it goes with it.
 
 Reports and acknowledgements into the store, each only when it is newer than what stands there.
-
-Everything here asks the store and waits for it, so `store_sync` calls it on a thread.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ Puts files and folders on disk for good: what a record names must outlive a cras
 
 A written file is not on disk before it is flushed, and its name is not before its folder is. So
 the order is always: the file, its name, the folder; then whatever refers to it. What is written,
-and where, is up to `local_files`, which calls this.
+and where, is up to who calls.
 """
 
 import errno

@@ -8,7 +8,7 @@ Pieces that no record names: a writer died, or gave up, before its head took its
 
 Nobody can tell at once whether a piece is a leftover, or its head about to come. So a piece goes
 only when it was without a record twice, minutes apart, and has not been written in between; and a
-head takes its place only when its pieces are there. `zookeeper_connection` calls it.
+head takes its place only when its pieces are there.
 """
 
 import re

@@ -5,7 +5,7 @@ operator acts, and all of it again by one that begins to: each errand may be rep
 
 What was decided last about each application, and what others ask of it.
 
-Kept by `effects`, in the deciding thread; `policy_status_writer` asks.
+Kept in the deciding thread; `policy_status_writer` asks.
 """
 
 import time

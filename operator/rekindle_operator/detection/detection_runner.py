@@ -14,8 +14,6 @@ there, but no kubelet there starts a pod either, and the scheduler takes it for 
 yet. A missing node counts from when its lease was due, however late that was confirmed: a node that
 came after that shows that its domain gives nodes.
 
-Used by the judge alone, which tells it of each round.
-
 What a driver has said of the executors on each node, and how long it has heard nothing there.
 
 A driver reports the executors that it knows, each with how long it has been silent. One that it has

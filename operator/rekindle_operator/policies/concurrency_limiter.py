@@ -1,7 +1,7 @@
 """Which applications have an incident, so that no more of a policy recover at once than may.
 
 Kept from decisions, for a Recovery object comes only after the first one; when this process begins
-to act, from the objects. `concurrency_limiter` has the rule. Used by the deciding thread alone.
+to act, from the objects. Used by the deciding thread alone.
 
 Which recoveries of a policy go on at once, and which of them wait for others to be over.
 

@@ -1,12 +1,11 @@
 """The statuses of policies and classes: worked out by who decides, written by errands.
 
 At most one writing a second of each, and only of what is otherwise than it stands there. The words
-are `policy_conditions`'s and `policy_status_writer`'s.
+are those of `policy_conditions`.
 
 Which applications are protected, and why the others are not, as a policy's status says it.
 
-The words are `footing`'s; conditions are made of this by `policy_conditions`. Pure; the shell calls
-it.
+The words are those of `protection_reasons`; `policy_conditions` makes conditions of this.
 """
 
 import time

@@ -10,14 +10,13 @@ operator's shell, which reads the standing before and carries the actions out.
 What a Recovery says of its requests for nodes: one row per slot.
 
 Only tells what the note has; how many rows an object holds is for `recovery_status`.
-`provisioning_planner` calls it.
 
 Slots that nobody wants any more, and nodes that are given back.
 
 A request is not wanted when the core asks for it no more, or for less, or when the incident is
 over. What is on its way is withdrawn, unless a node of it is already in use. Nodes that have come
 stay as long as the incident lasts; after it they are given back as they become idle, where giving
-back is ours to do. `provisioning_planner` calls it.
+back is ours to do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

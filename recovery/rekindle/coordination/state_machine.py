@@ -13,14 +13,14 @@ Moments in a state after the clock has been set back.
 
 A coordinator may be started again where the clock is behind, or its own clock may be corrected.
 A planning that is due would then wait for hours. So all moments move back with the clock; a clock
-that is set forward only makes waiting shorter. Called by `state_machine` only.
+that is set forward only makes waiting shorter.
 
 What the driver says is active becomes what the coordinator knows.
 
 A published plan counts as carried out at once, so that the next one builds on it. Once the driver
 has carried out all that was published, what it reports is the truth: a partition that it could not
 place waits again, and plans that it made by itself, cut off from the store, are taken over as they
-run. Called by `state_machine` only.
+run.
 """
 
 from collections.abc import Callable

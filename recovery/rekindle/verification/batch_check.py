@@ -12,7 +12,7 @@ Splits `queries.sql` into its sections: a prelude, then one SELECT per query.
     -- query: late-by-carrier
     SELECT carrier, count(*) AS flights FROM late GROUP BY carrier;
 
-Runs nothing. `batch_check` calls it.
+Runs nothing.
 """
 
 import hashlib

@@ -22,7 +22,7 @@ that do so form a chain, counted in `legs`.
     first leg  ──arrived late──►  second leg departs late: legs = 1  ──arrived late──►  legs = 2
                ──on time, or 12 hours pass──►  the chain ends
 
-Only legs from New York are known. Called by the runtime through the step `carry-over`.
+Only legs from New York are known.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

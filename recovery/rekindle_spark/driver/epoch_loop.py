@@ -8,7 +8,7 @@ While something lost is not back epochs are longer: what an epoch costs hardly d
 it takes in, so that less is spent on those that run, and on those that will be caught up with. The
 offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
 taken along: they run the epochs that they lack and the new one in the same job. Where the next
-epoch is due before one has run, it is cut and its sources go ahead (`ahead`). A savepoint is a
+epoch is due before one has run, it is cut and its sources go ahead. A savepoint is a
 checkpoint of the newest epoch, after which no other is cut. A drain takes the rest of the input in
 epochs that follow each other without a pause, while everything runs.
 
@@ -27,7 +27,7 @@ epochs are in time nothing goes ahead, and nothing costs more.
 
 It is begun when what is left of the epoch's job is about as long as sources took last: sooner, rows
 would wait longer for no gain. What uncertain steps give is not made apart from who reads it, for
-made again it may be something else. Called by the epoch loop.
+made again it may be something else.
 """
 
 import time

@@ -13,7 +13,7 @@
 Rows wait until the watermark has reached their event time, so that `handle` sees a key's rows in
 event-time order, however they arrived. Called by `partition`.
 
-What a user derives from for a value per key, and the value of one key. Run by `stateful`.
+What a user derives from for a value per key, and the value of one key.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ Types and names of the columns of all steps, checked when a pipeline is built.
 
 What cannot go from one step to the next, or into a Parquet file, is refused before anything starts,
 with step and column. Keys and aggregates are checked by their operators when the step is added.
-docs/pipelines.md has the table of types. Called by `program`.
+docs/pipelines.md has the table of types.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
