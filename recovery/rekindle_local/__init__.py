@@ -29,5 +29,4 @@ commands join the command line by entry points.
     class_data_training     makes those archives, once for all clones
     class_data_application  the small application of which they hold the classes
     cached_files            files in the user's cache, used only while they are intact
-    wheel_records           what a wheel recorded about its files: path, digest, size
 """

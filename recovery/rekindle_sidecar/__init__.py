@@ -12,10 +12,6 @@
     directive_inbox      directives that the driver has not been given yet
     record_precedence    which of two records is newer, and may take the place of the other
     store_sync           the rounds: heartbeat, reports, acknowledgements, directives, retention
-    driver_heartbeat     the record that says that the driver is there
-    report_delivery      reports and acknowledgements into the store
-    directive_retention  which directives and acknowledgements may go
-    sidecar_counters     what is counted
     sidecar_metrics      metrics and health on a port
     unix_socket          the Unix socket, and who is at its other end
     json_log             one line of JSON per event

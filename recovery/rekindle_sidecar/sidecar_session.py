@@ -8,12 +8,18 @@
 A driver with another checkpoint store than the one before is a beginning, for generations count
 within one store. `http_api` brings requests, `store_sync` brings what the store says and takes what
 it is to get. All of them run on the event loop, so nothing here needs a lock.
+
+What the sidecar counts, from its start.
+
+`sidecar_session` and `http_api` count, `sidecar_metrics` shows.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -41,9 +47,22 @@ from rekindle_sidecar.held_reports import KINDS, HeldReport, HeldReports
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.json_log import tell
 from rekindle_sidecar.record_precedence import Stamp, are_foreign
-from rekindle_sidecar.sidecar_counters import SidecarCounters
 
-__all__ = ["LEADERLESS_SECONDS", "DriverConnection", "SidecarSession"]
+__all__ = ["LEADERLESS_SECONDS", "DriverConnection", "SidecarCounters", "SidecarSession"]
+
+
+@dataclass(slots=True)
+class SidecarCounters:
+    """`reports` by kind, `repeated` those of them that were no news, `directives` given out,
+    `acks` by outcome, `refusals` by cause. `late_rows` by step are the driver's own count."""
+
+    reports: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    directives: int = 0
+    acks: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    late_rows: Mapping[str, int] = field(default_factory=dict)
+
 
 # a driver tells its topology at once
 TOPOLOGY_SECONDS = 5.0

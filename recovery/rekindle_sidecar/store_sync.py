@@ -7,23 +7,189 @@
 A round is woken by requests of the driver and by watches, and is due twice a second for what only
 time brings. Requests wait for none of it: each step runs on a thread, and only its outcome comes
 back to the event loop. When the store does not answer, all that is known of it is forgotten.
+
+Which directives and acknowledgements may go: the store must not grow with every plan.
+
+Kept are what the driver has not acknowledged and the newest `ACKS_KEPT` that it has, for people who
+ask what happened. Numbers grow through all generations of an application, so what was for earlier
+ones has the lower numbers. `choose` is pure; `tidy` carries it out, and asks the store.
+
+The record that says that the driver is there: made, kept and removed.
+
+It belongs to the sidecar's session, so it goes with it.
+
+Reports and acknowledgements into the store, each only when it is newer than what stands there.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-from rekindle.model.errors import RekindleError
-from rekindle.protocol import store_paths
-from rekindle_sidecar import directive_inbox, directive_retention
-from rekindle_sidecar.driver_heartbeat import DriverHeartbeat
+from rekindle import protocol
+from rekindle.model.errors import InputError, RekindleError
+from rekindle.protocol import Heartbeat, store_paths
+from rekindle_sidecar import directive_inbox, record_precedence
+from rekindle_sidecar.directive_inbox import Inbox
+from rekindle_sidecar.held_reports import HeldReport
 from rekindle_sidecar.json_log import tell
-from rekindle_sidecar.record_precedence import Precedence
-from rekindle_sidecar.report_delivery import ReportDelivery
+from rekindle_sidecar.record_precedence import Precedence, Stamp
 from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
-__all__ = ["StoreSync"]
+__all__ = [
+    "ACKS_KEPT",
+    "DriverHeartbeat",
+    "HeartbeatOutcome",
+    "ReportDelivery",
+    "StoreSync",
+    "choose",
+    "tidy",
+]
+
+
+class ReportDelivery:
+    """What it has read and written it remembers until `forget`; the store checks each time that it
+    is still so."""
+
+    def __init__(self, connection: Connection, place: store_paths.Place) -> None:
+        self._connection = connection
+        self._place = place
+        self._known: dict[str, tuple[int | None, Stamp | None]] = {}
+
+    def forget(self) -> None:
+        """Read everything again: the store was away, or others have written."""
+        self._known = {}
+
+    def topology(self) -> Stamp | None:
+        """The stamp of the topology in the store."""
+        return self._standing(store_paths.TOPOLOGY)[1]
+
+    def write(self, report: HeldReport) -> tuple[Precedence, Stamp | None]:
+        """Write a report if it is newer; what was decided, and the stamp that stands now. Raises
+        Conflict when somebody else has written it, or the topology, meanwhile."""
+        path = self._place.path(report.name)
+        version, standing = self._standing(report.name)
+        decided = record_precedence.compare(standing, report.stamp)
+        if decided in (Precedence.FENCED, Precedence.FOREIGN):
+            self.forget()  # no driver ends for what has been removed since it was read
+            version, standing = self._standing(report.name)
+            decided = record_precedence.compare(standing, report.stamp)
+        if decided is not Precedence.WRITE:
+            return decided, standing
+        topology = self._place.path(store_paths.TOPOLOGY)
+        expected = {topology: self._standing(store_paths.TOPOLOGY)[0], path: version}
+        try:
+            versions = self._connection.transact(expected, {path: report.data})
+        except Conflict:
+            self.forget()
+            raise
+        self._known[report.name] = (versions[path], report.stamp)
+        return decided, report.stamp
+
+    def acknowledge(self, sequence: int, data: bytes) -> None:
+        """Write an acknowledgement, unless there is one."""
+        path = self._place.path(store_paths.ACKS, store_paths.numbered(sequence))
+        try:
+            self._connection.transact({path: None}, {path: data})
+        except Conflict:
+            return
+
+    def _standing(self, name: str) -> tuple[int | None, Stamp | None]:
+        """Version and stamp of a record, as they were when it was last looked at."""
+        known = self._known.get(name)
+        if known is None:
+            found = self._connection.get(self._place.path(name))
+            stamp = None if found is None else record_precedence.stamp_of(found[0])
+            known = (None if found is None else found[1], stamp)
+            self._known[name] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatOutcome:
+    """`up`: a heartbeat of this generation stands; `newer`: the generation that does instead;
+    `foreign`: the generation of a driver with another checkpoint store that does."""
+
+    up: bool
+    newer: int = 0
+    foreign: int = 0
+
+
+class DriverHeartbeat:
+    """Of one application, made by this sidecar."""
+
+    def __init__(self, connection: Connection, place: store_paths.Place) -> None:
+        self._connection = connection
+        self._path = place.path(store_paths.HEARTBEAT)
+        self._made: Heartbeat | None = None
+
+    def keep(self, wanted: Heartbeat | None, *, store: str, arriving: bool) -> HeartbeatOutcome:
+        """Bring about what is wanted, as far as a newer driver's heartbeat allows. `store` is the
+        checkpoint store of the driver here; `arriving`: it has introduced itself since the last
+        time."""
+        found = self._connection.get(self._path)
+        standing = None if found is None else _decoded(found[0], self._path)
+        newer = 0 if standing is None else standing.generation
+        if wanted is None:
+            # a driver that was here and is away takes only its own heartbeat along
+            if found is not None and standing is not None and standing == self._made:
+                self._connection.remove(self._path, found[1])
+                newer = 0
+            # before a driver has come nobody knows whether that one counts for it
+            if standing is not None and (
+                not store or record_precedence.are_foreign(standing.store, store)
+            ):
+                newer = 0
+            return HeartbeatOutcome(up=False, newer=newer)
+        decided = record_precedence.compare_heartbeats(standing, wanted, arriving)
+        if decided is Precedence.FOREIGN:
+            return HeartbeatOutcome(up=False, foreign=newer)
+        if decided is Precedence.WRITE:
+            self._made = wanted
+            expected = {self._path: None if found is None else found[1]}
+            self._connection.transact(
+                expected, {self._path: protocol.encode(wanted)}, ephemeral=True
+            )
+        return HeartbeatOutcome(up=decided is not Precedence.FENCED, newer=newer)
+
+
+def _decoded(data: bytes, path: str) -> Heartbeat | None:
+    """None for what nobody can read."""
+    try:
+        return protocol.decode(data, Heartbeat, path)
+    except InputError:
+        return None
+
+
+ACKS_KEPT = 200
+
+
+def choose(
+    directives: Mapping[int, int], acks: Iterable[int], generation: int
+) -> tuple[set[int], set[int]]:
+    """Numbers of the directives (number -> generation) and of the acknowledgements that may go
+    while a driver of `generation` is there."""
+    earlier = {number for number, of in directives.items() if of < generation}
+    ours = [number for number, of in directives.items() if of >= generation]
+    last = min(ours) - 1 if ours else max(earlier, default=0)
+    known = sorted(acks)
+    old = {number for number in known if number <= last}
+    kept = [number for number in known if number > last]
+    old |= set(kept[:-ACKS_KEPT])
+    return earlier | (old & set(directives)), old
+
+
+def tidy(connection: Connection, place: store_paths.Place, inbox: Inbox, generation: int) -> int:
+    """Remove what may go; the number of records that went."""
+    directives = {held.sequence: held.generation for held in inbox.values() if held is not None}
+    acks = store_paths.numbers(connection.children(place.path(store_paths.ACKS)))
+    old_directives, old_acks = choose(directives, acks, generation)
+    for folder, numbers in ((store_paths.DIRECTIVES, old_directives), (store_paths.ACKS, old_acks)):
+        for number in sorted(numbers):
+            connection.remove(place.path(folder, store_paths.numbered(number)))
+    return len(old_directives) + len(old_acks)
+
 
 REST_SECONDS = 0.5
 RETRY_SECONDS = 1.0
@@ -174,7 +340,7 @@ class StoreSync:
         if now >= self._tidy_at and desk.heartbeat_up:
             self._tidy_at = now + TIDY_SECONDS
             went = await asyncio.to_thread(
-                directive_retention.tidy, self._connection, desk.place, desk.inbox, desk.generation
+                tidy, self._connection, desk.place, desk.inbox, desk.generation
             )
             if went:
                 tell("tidied", records=went)

@@ -5,7 +5,6 @@
     object_files        on S3
     s3_settings         what the environment says of its server
     hdfs_files          on HDFS
-    disk_sync           puts files and folders on disk for good
     transfers           how much of a file has come or gone, while it is on its way
     store_errors        errors of a whole store as sentences
     store_readers       what readers share: opening a store, reading ahead

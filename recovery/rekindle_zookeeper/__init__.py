@@ -2,11 +2,9 @@
 
     zookeeper_connection  `connect`, `check_hosts`, and Connection: all that callers use
     sessions              one kazoo client after the other, and what its errors mean
-    poll_handler          how kazoo's client waits for its sockets
     chunked_records       records as a whole: read, and written on conditions
     transactions          the steps of a transaction
     record_chunks         records that are too large for one message, in pieces
-    orphan_chunks         pieces that a writer which died has left
     watches               watches that stay: a read arms them, a change fires them
     elections             who leads, as long as the session lasts
     acl                   credentials, by files that are read again

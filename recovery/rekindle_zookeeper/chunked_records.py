@@ -204,7 +204,7 @@ class ChunkedRecords:
         return True
 
     def _put(self, path: str, data: bytes) -> None:
-        """Write a piece even if it exists: its version shows `orphan_chunks` that it is wanted."""
+        """Write a piece even if it exists: its version shows that it is wanted."""
         if not self.create(path, data):
             self._run(path, lambda client: client.set_async(path, data))
 

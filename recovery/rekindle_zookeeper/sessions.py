@@ -7,10 +7,16 @@
 kazoo connects again by itself, unless something happens that it does not expect: then another
 client takes its place. `run` gives each request to the servers once; it does not repeat one, since
 only the caller knows whether it may happen twice.
+
+Waiting for sockets, as the ZooKeeper client does many times for each request.
+
+kazoo makes an epoll anew for each wait: five system calls, at each of which the thread gives up the
+interpreter and has to get it back. poll(2) is one. `sessions` hands it to the client.
 """
 
 import contextlib
 import logging
+import select
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,17 +24,48 @@ from typing import Any
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL
 
 from rekindle.model.errors import RunError
 from rekindle_zookeeper.acl import Access
-from rekindle_zookeeper.poll_handler import PollingHandler
 from rekindle_zookeeper.zookeeper_errors import StoreUnreachable
 
-__all__ = ["Sessions"]
+__all__ = ["PollingHandler", "Sessions"]
+
+
+Files = list[Any]
+
+
+class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's own threads and queues, with another way to wait."""
+
+    def select(
+        self,
+        readers: Sequence[Any],
+        writers: Sequence[Any],
+        exceptional: Sequence[Any] = (),
+        timeout: float | None = None,
+    ) -> tuple[Files, Files, Files]:
+        """Those of the files that can be read or written, within `timeout` seconds. One that is
+        broken can be both: reading or writing it tells why."""
+        del exceptional
+        wanted: dict[int, int] = {}
+        for files, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
+            for file in files:
+                wanted[file.fileno()] = wanted.get(file.fileno(), 0) | event
+        poll = select.poll()
+        for number, events in wanted.items():
+            poll.register(number, events)
+        ready = dict(poll.poll(None if timeout is None else timeout * 1_000))
+        return (
+            [file for file in readers if ready.get(file.fileno(), 0) & ~select.POLLOUT],
+            [file for file in writers if ready.get(file.fileno(), 0) & ~select.POLLIN],
+            [],
+        )
+
 
 RESTART_SECONDS = 1.0
 # kazoo's own limit for the wait between two attempts is an hour

@@ -1,7 +1,7 @@
 """The steps of a ZooKeeper transaction: each demands that a record is as it looked before.
 
-`chunked_records` and `orphan_chunks` put them together; a transaction does all of its steps or
-none.
+`chunked_records` and `zookeeper_connection` put them together; a transaction does all of its
+steps or none.
 """
 
 from collections.abc import Callable, Sequence

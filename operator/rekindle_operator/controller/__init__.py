@@ -8,7 +8,6 @@ kopf_watchers          kopf's handlers: policies, classes, recoveries, SparkAppl
 zookeeper_probe        servers of the store one by one, and other operators
 coordination_adapter   provider of nodes and oversight, as the coordinator's loop sees them
 driver_contacts        how drivers are in touch
-decision_cache         what was decided last about each application
 effects                what follows from decisions, left as errands
 leader_election        who acts
 namespace_credentials  credentials of the store, and the rights of each namespace there

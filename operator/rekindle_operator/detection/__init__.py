@@ -1,6 +1,5 @@
 """Detection of lost nodes: leases, driver reports, rounds of detection, failure domains.
 
-driver_reports     what a driver has said of the executors on each node
 node_lookup        which pod a driver means by a node of its report
 detection_input    what a round of detection is told, and the rules by which it judges
 node_detector      suspected and lost nodes, a round at a time
@@ -11,6 +10,5 @@ detection_reasons  the words for it that the core's list of reasons does not hav
 failure_domains    failure domains of nodes, and which of them are impaired
 lease_poller       leases of nodes, listed again and again
 detection_runner   rounds of detection, and what follows from them
-domain_avoidance   domains and nodes where new executors should not be
 drained_nodes      losses that had been announced
 """

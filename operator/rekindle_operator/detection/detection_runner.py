@@ -5,6 +5,25 @@
 Keeps the state that detection hands back; both operators do, so that whoever takes over knows at
 once what the other one knew. All answers are about how things are now, never about what has just
 happened. Used by the deciding thread alone; asks nobody.
+
+Where new executors should not be: domains that have lost most of their nodes, and silent nodes.
+
+A node is *missing* here when it is lost to some application, or when it is silent alone: suspected,
+and others have renewed when it ought to have. Nothing is confirmed of the latter while nobody runs
+there, but no kubelet there starts a pod either, and the scheduler takes it for sound for a while
+yet. A missing node counts from when its lease was due, however late that was confirmed: a node that
+came after that shows that its domain gives nodes.
+
+What a driver has said of the executors on each node, and how long it has heard nothing there.
+
+A driver reports the executors that it knows, each with how long it has been silent. One that it has
+dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever.
+A node is as silent as the least silent executor that was ever reported there; where none was, since
+the first report that lacked the one that is there. So one that is put on a lost node, in place of
+another that was deleted, is no sign of life. Pure; the shell calls it with each report and keeps
+the outcome.
+
+Why: docs/decisions/0035-a-node-is-as-silent-as-its-executors.md.
 """
 
 import math
@@ -19,19 +38,142 @@ from rekindle_operator import recovery
 from rekindle_operator.api.recovery_class import Detection
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.pods import PodSeen
-from rekindle_operator.detection import driver_reports, failure_domains, node_detector, node_lookup
+from rekindle_operator.cluster.pods import PodSeen, moment
+from rekindle_operator.detection import failure_domains, lease_timers, node_detector, node_lookup
 from rekindle_operator.detection.detection_events import DetectionEvent
-from rekindle_operator.detection.detection_input import Leases, Observation, Rules
+from rekindle_operator.detection.detection_input import READY, Leases, Observation, Rules
 from rekindle_operator.detection.detection_input import WatchedApplication as Observed
-from rekindle_operator.detection.domain_avoidance import Avoidance
-from rekindle_operator.detection.driver_reports import DriverSilence
-from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 from rekindle_operator.detection.node_detector import NodeInventory
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.recovery import NodeObservation
 
-__all__ = ["DetectionRunner"]
+__all__ = ["Avoidance", "DetectionRunner", "DriverSilence", "hear"]
+
+
+# What was heard on a node where no executor is any more is of no use after that.
+KEPT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSilence:
+    """What the newest report of a driver says. `said_at` (seconds, our clock) is when it was news;
+    `heard_at` (node -> moment) since when a node has been silent; `silent_seconds` (node ->
+    seconds) is that of nodes with executors, as of `said_at`, `reported_seconds` the same of the
+    executors in the report alone."""
+
+    generation: int
+    said_at: float
+    heard_at: Mapping[str, float] = field(default_factory=dict)
+    silent_seconds: Mapping[str, float] = field(default_factory=dict)
+    reported_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def hears(self, node: str, seconds: float) -> bool:
+        """Whether the driver had heard of an executor on a node within so many seconds."""
+        return self.reported_seconds.get(node, seconds) < seconds
+
+
+def hear(
+    before: DriverSilence | None, progress: ProgressReport, executors: Iterable[PodSeen], now: float
+) -> DriverSilence:
+    """After a report that came at `now`; `executors` are the pods of the driver that reports.
+
+    A driver that was started anew has never heard of anybody: all its patience begins again.
+    """
+    there = [pod for pod in executors if pod.node and not pod.ended]
+    located = node_lookup.locate(progress.nodes, there)
+    reported = {pod.uid: progress.nodes[name] for name, pod in located.pods.items()}
+    same = before is not None and before.generation == progress.generation
+    known = before.heard_at if before is not None and same else {}
+    heard_at = {node: at for node, at in known.items() if now - at < KEPT_SECONDS}
+    reporting: dict[str, float] = {}
+    for pod in there:
+        seen = reported.get(pod.uid)
+        if seen is None:
+            continue
+        last = now - (seen.silent_seconds or 0.0)
+        heard_at[pod.node] = max(heard_at.get(pod.node, last), last)
+        if seen.silent_seconds is not None:
+            seconds = seen.silent_seconds
+            reporting[pod.node] = min(reporting.get(pod.node, seconds), seconds)
+    for pod in there:
+        heard_at.setdefault(pod.node, now)  # where none was ever reported
+    silent = {pod.node: now - heard_at[pod.node] for pod in there}
+    return DriverSilence(progress.generation, now, heard_at, silent, reporting)
+
+
+# Every new executor names them all. Of more the longest missing are named, beside those that its
+# application has lost: executors that come to others are made anew once their driver misses them.
+SILENT_NODES_MAX = 100
+
+
+@dataclass(slots=True)
+class Avoidance:
+    """What is kept of missing nodes: their `labels`, which outlive their Node objects, and since
+    when (seconds since 1970) each has been missing. `silent` are those that are suspected, and were
+    silent alone at least once."""
+
+    known: ClusterView
+    labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    _since: dict[str, float] = field(default_factory=dict)
+    _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
+
+    def note(self, state: NodeInventory, now: float, rules: Rules) -> bool:
+        """After a round of detection at `now` (`time.monotonic`); whether something else is avoided
+        than before it. A silent node stays one until it is heard of, also while we have not looked
+        for long enough to say it anew."""
+        silent, impaired = self.silent, dict(self._impaired)
+        known = self.silent & state.suspects.keys()
+        self.silent = known | node_detector.silent_nodes(state, now, rules)
+        missing = state.told.keys() | self.silent
+        for name in missing:
+            if name not in self._since:
+                silence = lease_timers.overdue_seconds(state.timers, name, now, rules)
+                self._since[name] = self._missing_since(name, time.time() - silence)
+            node = self.known.registry.nodes.get(name)
+            if node is not None:
+                self.labels[name] = node.judged.labels
+        for kept in (self.labels, self._since):
+            for name in kept.keys() - missing:
+                del kept[name]
+        self._impaired.clear()
+        otherwise = any(self.impaired(keys) != domains_ for keys, domains_ in impaired.items())
+        return otherwise or self.silent != silent
+
+    def _missing_since(self, name: str, due_at: float) -> float:
+        """From when its lease was due, in whole seconds as Nodes have their moments; what had
+        happened before we looked, Kubernetes has said by Ready."""
+        node = self.known.registry.nodes.get(name)
+        said_at = moment(node.ready_since) if node and node.judged.ready != READY else 0
+        return min(int(due_at), said_at or int(due_at))
+
+    def impaired(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
+        """The domains by these labels that have lost most of their nodes."""
+        if not self._since:
+            return ()
+        if keys not in self._impaired:  # the same for all applications until the next round
+            nodes = self.known.registry.nodes
+            labels = {
+                **{name: self.labels.get(name, {}) for name in self._since},
+                **{name: node.judged.labels for name, node in nodes.items()},
+            }
+            up = {
+                name: moment(node.created_at)
+                for name, node in nodes.items()
+                if node.judged.ready == READY
+            }
+            self._impaired[keys] = failure_domains.impaired(
+                failure_domains.judge(labels, self._since, keys, up)
+            )
+        return self._impaired[keys]
+
+    def hosts(self, lost: frozenset[str]) -> tuple[Domain, ...]:
+        """The nodes that an application which has lost these should avoid, one by one."""
+        longest = sorted(self.silent, key=lambda name: (self._since[name], name))
+        named = lost.union(longest[:SILENT_NODES_MAX])
+        return tuple(Domain(HOSTNAME, name) for name in sorted(named))
+
 
 ROUND_SECONDS = 0.5
 # What a driver has heard from so recently is there, whatever was judged before.
@@ -95,7 +237,7 @@ class DetectionRunner:
             return
         if before is None or before.progress is not progress:
             heard = self._heard.get(place)
-            self._heard[place] = driver_reports.hear(heard, progress, application.executors, now)
+            self._heard[place] = hear(heard, progress, application.executors, now)
             stood = self._hosts.get(place, {})
             self.hosts(place)
             self._note_left(place, {name: node for name, (_, node) in stood.items()})

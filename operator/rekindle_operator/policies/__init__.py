@@ -2,11 +2,9 @@
 
 policy_selection      which applications a policy selects, and who holds where several do
 effective_policy      what holds of a policy within its class
-concurrency_limit     which recoveries of a policy go on at once, and which wait
 policy_conditions     the conditions of a policy and of a class, from all of that
 domain_loss_forecast  what the loss of each failure domain would stop
 protection_reasons    why an application is not protected
-protection_status     the same, as a policy's status says it
 concurrency_limiter   how many applications of a policy recover at once
 policy_status_writer  statuses of policies and classes
 """

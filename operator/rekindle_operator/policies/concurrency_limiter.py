@@ -1,19 +1,44 @@
 """Which applications have an incident, so that no more of a policy recover at once than may.
 
 Kept from decisions, for a Recovery object comes only after the first one; when this process begins
-to act, from the objects. `concurrency_limit` has the rule. Used by the deciding thread alone.
+to act, from the objects. Used by the deciding thread alone.
+
+Which recoveries of a policy go on at once, and which of them wait for others to be over.
+
+Whoever has had a plan goes on; of the others the oldest is next. So a recovery that has begun is
+never stopped by one that comes later, and an operator that takes over lets the same ones go on.
+Pure; the shell says what is open.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rekindle.coordination.session import Case
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.policies import concurrency_limit
-from rekindle_operator.policies.concurrency_limit import RecoveryClaim
 from rekindle_operator.policies.effective_policy import Effective
 
-__all__ = ["Limiter"]
+__all__ = ["Limiter", "RecoveryClaim", "ahead"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryClaim:
+    """An application with an incident: whether that has had a plan, and since when it is (seconds
+    since 1970)."""
+
+    application: str
+    planned: bool
+    since: float
+
+
+def ahead(application: str, claims: Iterable[RecoveryClaim], at_once_max: int) -> tuple[str, ...]:
+    """Applications that keep this one waiting, the first first; none where it may go on.
+
+    One without a claim is the newest.
+    """
+    ranked = sorted(claims, key=lambda claim: (not claim.planned, claim.since, claim.application))
+    going = tuple(claim.application for claim in ranked[:at_once_max])
+    return () if application in going or len(going) < at_once_max else going
 
 
 @dataclass(slots=True)
@@ -58,7 +83,7 @@ class Limiter:
         if len(claims.keys() - {place}) < held.concurrent_recoveries_max:
             return ()
         going = [claim for other, claim in claims.items() if self._counts(other, place, held)]
-        return concurrency_limit.ahead(str(place), going, held.concurrent_recoveries_max)
+        return ahead(str(place), going, held.concurrent_recoveries_max)
 
     def _counts(self, other: Place, place: Place, held: Effective) -> bool:
         if self.known.application(other) is None:

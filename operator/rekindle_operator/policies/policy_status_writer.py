@@ -1,7 +1,11 @@
 """The statuses of policies and classes: worked out by who decides, written by errands.
 
 At most one writing a second of each, and only of what is otherwise than it stands there. The words
-are `policy_conditions`'s and `protection_status`'s.
+are those of `policy_conditions`.
+
+Which applications are protected, and why the others are not, as a policy's status says it.
+
+The words are those of `protection_reasons`; `policy_conditions` makes conditions of this.
 """
 
 import time
@@ -17,25 +21,65 @@ import msgspec
 from rekindle.model.errors import InputError
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_class, recovery_policy
-from rekindle_operator.api.conditions import Condition, ConditionFinding, updated
+from rekindle_operator.api.conditions import Condition, ConditionFinding, camel_case, updated
 from rekindle_operator.api.custom_resources import API_VERSION, Resource, identity
 from rekindle_operator.api.recovery_class import ClassStatus, RecoveryClass
-from rekindle_operator.api.recovery_policy import PolicyStatus, RecoveryPolicy
+from rekindle_operator.api.recovery_policy import PolicyStatus, RecoveryPolicy, SelectedApplication
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.json_access import ObjectKind
+from rekindle_operator.cluster.pods import APPLICATION_LABEL, PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
-from rekindle_operator.policies import effective_policy, policy_conditions, protection_status
+from rekindle_operator.policies import effective_policy, policy_conditions
 from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
 from rekindle_operator.policies.policy_selection import Overlap
+from rekindle_operator.policies.protection_reasons import ProtectionReason
 from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
 
-__all__ = ["PolicyStatusWriter"]
+__all__ = ["PolicyStatusWriter", "of_application", "of_nameless"]
+
+
+def of_application(application: MatchedApplication) -> SelectedApplication:
+    """The entry of an application that a policy selects."""
+    footing = application.footing
+    return SelectedApplication(
+        kind=application.kind,
+        name=application.place.application,
+        protected=application.protected,
+        group=application.group or None,
+        reason=camel_case(footing) if footing else None,
+        message=_sentence(application, footing) if footing else None,
+    )
+
+
+def of_nameless(driver: PodSeen) -> SelectedApplication:
+    """The entry of a driver that a policy selects, and that nothing names: by its pod's name."""
+    footing = ProtectionReason.NAME_MISSING
+    return SelectedApplication(
+        kind="Driver",
+        name=driver.name,
+        protected=False,
+        reason=camel_case(footing),
+        message=f"Driver {driver.name} has no label with its name; give it {APPLICATION_LABEL}.",
+    )
+
+
+def _sentence(application: MatchedApplication, footing: ProtectionReason) -> str:
+    whose = application.driver.name if application.driver is not None else ""
+    match footing:
+        case ProtectionReason.SIDECAR_MISSING:
+            return f"Driver {whose} runs without its sidecar; start it again with the webhook up."
+        case ProtectionReason.NAME_SHARED:
+            names = ", ".join([*(pod.name for pod in application.earlier_drivers), whose])
+            return f"Several go by this name (drivers: {names}); give each its own."
+    told = f"{footing.meaning[:1].upper()}{footing.meaning[1:]}"
+    return f"{told} ({whose})." if whose else f"{told}."
+
 
 MARKED = {kind.name: kind for kind in (object_kinds.POLICIES, object_kinds.CLASSES)}
 PAUSE_SECONDS = 1.0
@@ -112,8 +156,8 @@ class PolicyStatusWriter:
     ) -> None:
         name = identity(policy)
         effective = self.known.effective(name)
-        selected = [protection_status.of_application(item) for item in applications]
-        selected += [protection_status.of_nameless(pod) for pod in self.known.nameless(policy)]
+        selected = [of_application(item) for item in applications]
+        selected += [of_nameless(pod) for pod in self.known.nameless(policy)]
         places = [item.place for item in applications]
         findings = (
             self._accepted(policy, effective, places, len(overlaps)),

@@ -11,8 +11,6 @@ of it is pure: a shell reads the objects, and carries out the actions in their o
     provisioning_planner  both into actions, and into what a Recovery says of its requests
     slot_filling          slots for what is wanted and not covered yet, within all limits
     slot_progress         what has become of each slot
-    slot_release          slots that nobody wants any more, and nodes that are given back
-    request_rows          what a Recovery says of its requests
     request_ledger        the note, its slots and steps, and the ConfigMap that holds it
     orphan_scan           incidents of which something is left in the cluster
     object_names          names and labels of what we make

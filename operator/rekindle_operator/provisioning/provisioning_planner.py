@@ -6,25 +6,40 @@ All incidents are decided together, in the order in which they are given, becaus
 limits over all of them: the most urgent first. It may be called as often as you like: with the same
 standing it decides the same, and once everything is done it decides nothing. Called by the
 operator's shell, which reads the standing before and carries the actions out.
+
+What a Recovery says of its requests for nodes: one row per slot.
+
+Only tells what the note has; how many rows an object holds is for `recovery_status`.
+
+Slots that nobody wants any more, and nodes that are given back.
+
+A request is not wanted when the core asks for it no more, or for less, or when the incident is
+over. What is on its way is withdrawn, unless a node of it is already in use. Nodes that have come
+stay as long as the incident lasts; after it they are given back as they become idle, where giving
+back is ours to do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
 
 from rekindle.model.errors import InputError
+from rekindle_operator.api.conditions import camel_case
+from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.api.recovery_status import NodeRequest
 from rekindle_operator.cluster.json_access import Body, text
 from rekindle_operator.provisioning import (
     object_names,
     request_ledger,
-    request_rows,
     slot_filling,
     slot_progress,
     slot_provider,
-    slot_release,
 )
 from rekindle_operator.provisioning.cluster_state import ClusterState
-from rekindle_operator.provisioning.node_demand import NodeDemand, NodeIncident
+from rekindle_operator.provisioning.node_demand import NodeDemand, NodeIncident, node_requests
 from rekindle_operator.provisioning.providers.provider_base import ProviderInput, Tally
 from rekindle_operator.provisioning.provisioning_actions import (
     Action,
@@ -34,9 +49,137 @@ from rekindle_operator.provisioning.provisioning_actions import (
     SetReplicas,
     delete,
 )
-from rekindle_operator.provisioning.request_ledger import COMING, CONFIG_MAP, Note
+from rekindle_operator.provisioning.request_ledger import (
+    COMING,
+    CONFIG_MAP,
+    LIVE,
+    Ask,
+    Note,
+    Slot,
+    Stage,
+)
 
-__all__ = ["ProvisioningDecision", "decide"]
+__all__ = ["ProvisioningDecision", "decide", "end", "is_finished", "rows", "wind_up"]
+
+
+# Slots that have ended and left nothing behind are kept for people, not more than so many.
+CLEARED_KEPT_MAX = 50
+
+
+def end(note: Note, scene: ProviderInput, now: float) -> Note:
+    """The note with unwanted slots withdrawn and idle nodes returned."""
+    if scene.demand.held and not scene.demand.over:
+        return note
+    surplus = _surplus(note, scene)
+    slots = []
+    for slot in note.slots:
+        if slot.stage in COMING and slot.number in surplus:
+            slot = _ended(slot, "withdrawn", scene, now)
+        elif slot.stage == "arrived" and scene.demand.over and _gives_back(slot, scene):
+            slot = _ended(slot, "returned", scene, slot.ended_at or now)
+        slots.append(slot)
+    return msgspec.structs.replace(note, slots=tuple(slots))
+
+
+def wind_up(note: Note, scene: ProviderInput, tally: Tally) -> Note:
+    """The note with what is planned for slots that have ended, and without the oldest that are
+    cleared."""
+    slots = [_wound_up(slot, scene, tally) for slot in note.slots]
+    ended = [slot.number for slot in slots if slot.cleared and slot.stage not in LIVE]
+    dropped = set(ended[:-CLEARED_KEPT_MAX])
+    kept = tuple(slot for slot in slots if slot.number not in dropped)
+    return msgspec.structs.replace(note, slots=kept)
+
+
+def is_finished(note: Note, scene: ProviderInput) -> bool:
+    """Whether the incident is over and nothing of ours is left of it."""
+    return scene.demand.over and all(slot.cleared for slot in note.slots)
+
+
+def _surplus(note: Note, scene: ProviderInput) -> set[int]:
+    """Numbers of the slots on their way that are more than is wanted, the newest first."""
+    wanted = node_requests(scene.demand)
+    found: set[int] = set()
+    for identity in {slot.request for slot in note.slots}:
+        count = wanted[identity].count if identity in wanted else 0
+        more = note.nodes(LIVE, identity) - count
+        for slot in reversed(note.slots):
+            if slot.request == identity and slot.stage in COMING and slot.nodes <= more:
+                found.add(slot.number)
+                more -= slot.nodes
+    return found
+
+
+def _ended(slot: Slot, stage: Stage, scene: ProviderInput, at: float) -> Slot:
+    if slot.stage != "planned" and not slot_provider.source(slot, scene).is_harmless(slot, scene):
+        return slot
+    return msgspec.structs.replace(slot, stage=stage, ended_at=at)
+
+
+def _wound_up(slot: Slot, scene: ProviderInput, tally: Tally) -> Slot:
+    source = slot_provider.source(slot, scene)
+    if slot.stage in COMING or (slot.stage == "arrived" and source.gives_back):
+        return slot
+    slot = source.wind_up(slot, scene, tally)
+    left = source.is_left(slot, scene)
+    return slot if slot.cleared == (not left) else msgspec.structs.replace(slot, cleared=not left)
+
+
+def _gives_back(slot: Slot, scene: ProviderInput) -> bool:
+    return slot_provider.source(slot, scene).gives_back
+
+
+Outcome = Literal["Pending", "Arrived", "Failed", "Withdrawn"]
+
+_OUTCOMES: Mapping[Stage, Outcome] = {
+    "planned": "Pending",
+    "made": "Pending",
+    "arrived": "Arrived",
+    "failed": "Failed",
+    "withdrawn": "Withdrawn",
+    "returned": "Arrived",
+}
+DOMAIN_LENGTH_MAX = 63
+MESSAGE_LENGTH_MAX = 500
+UNKNOWN = Ask(reason="")
+
+
+def rows(
+    note: Note, scene: ProviderInput, messages: Mapping[int, str]
+) -> tuple[NodeRequest, ...] | None:
+    """A row per slot, the oldest first; None where no provider makes requests and none was made."""
+    if not note.slots and not scene.demand.limits.makers:
+        return None
+    return tuple(_row(slot, note, scene, messages.get(slot.number, "")) for slot in note.slots)
+
+
+def _row(slot: Slot, note: Note, scene: ProviderInput, said: str) -> NodeRequest:
+    ask = note.asks.get(slot.request, UNKNOWN)
+    outside = (clipped(domain, DOMAIN_LENGTH_MAX) for domain in ask.outside_domains)
+    return NodeRequest(
+        name=scene.name(slot),
+        provider=slot.entry,
+        count=slot.nodes,
+        outcome=_OUTCOMES[slot.stage],
+        requested_at=_moment(slot.requested_at),
+        outside_domains=tuple(outside),
+        reason=camel_case(ask.reason) or None,
+        message=clipped(_message(slot, said), MESSAGE_LENGTH_MAX) or None,
+        ended_at=None if slot.ended_at is None else _moment(slot.ended_at),
+    )
+
+
+def _message(slot: Slot, said: str) -> str:
+    """What is to be said of a slot beside its outcome."""
+    if slot.stage == "arrived" and slot.arrived:
+        return f"Nodes: {', '.join(slot.arrived)}."
+    if slot.stage == "returned":
+        return "Given back after the incident." if slot.cleared else "Being given back."
+    return slot.message or said
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(round(seconds, 3), UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +231,19 @@ def decide(
     tally.count(latest)
     for scope, case in cases.items():
         settled = slot_progress.settle(case.note, case.scene, tally, now)
-        case.note = slot_release.end(settled.note, case.scene, now)
+        case.note = end(settled.note, case.scene, now)
         case.messages = settled.messages
         latest[scope] = case.note
     tally.count(latest)
     for case in cases.values():
         filled = slot_filling.fill(case.note, case.scene, tally, now)
-        case.note = slot_release.wind_up(filled.note, case.scene, tally)
+        case.note = wind_up(filled.note, case.scene, tally)
         case.waiting = _refusal(case) or filled.text
     by_incident = {case.scene.demand.incident: case for case in cases.values()}
     return ProvisioningDecision(
         actions=tuple(action for case in cases.values() for action in _actions(case, home)),
         requests={
-            incident: request_rows.rows(case.note, case.scene, case.messages)
+            incident: rows(case.note, case.scene, case.messages)
             for incident, case in by_incident.items()
         },
         waiting={incident: case.waiting for incident, case in by_incident.items() if case.waiting},
@@ -127,7 +270,7 @@ def _refusal(case: _Case) -> str:
 def _actions(case: _Case, home: str) -> Iterator[Action]:
     """The note, if it has changed, and then what it says."""
     scene, note = case.scene, case.note
-    if slot_release.is_finished(note, scene):
+    if is_finished(note, scene):
         if case.before is not None:
             found = delete(scene.scope, CONFIG_MAP, case.before, "Nothing is left of the incident.")
             version = text(case.before, "metadata", "resourceVersion")

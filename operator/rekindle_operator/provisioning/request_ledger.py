@@ -8,8 +8,9 @@ follow from it. `made` means that it was seen in the cluster, so if it is not th
 gone. A *step* is a change of a MachineDeployment's replicas: it is done when the generation that it
 was planned on is over, whoever ended it, so it is never done twice.
 
-Holds no rules: `slot_progress`, `slot_release` and `slot_filling` do. The ConfigMap with its one
-key `note` is read and written here, in a format with a version: fields are added, never renamed.
+Holds no rules: `slot_progress`, `provisioning_planner` and `slot_filling` do. The ConfigMap with
+its one key `note` is read and written here, in a format with a version: fields are added, never
+renamed.
 """
 
 from collections.abc import Iterable, Iterator

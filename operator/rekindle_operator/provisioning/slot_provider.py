@@ -1,7 +1,7 @@
 """Which provider a slot belongs to, and within which limits.
 
 A class may be changed while its nodes are on their way: what it names no more gets default limits,
-and is still cleared away. Called by `slot_progress`, `slot_release` and `slot_filling`.
+and is still cleared away. Called by `slot_progress`, `provisioning_planner` and `slot_filling`.
 """
 
 from rekindle_operator.api.node_providers import Provider, ProviderLimits

@@ -6,7 +6,6 @@ event_writer       announcements as Events
 recovery_inputs    what is known of an application at a moment
 node_history       detection's verdicts as moments of nodes
 lost_nodes         which nodes were lost, suspected, and came back; and the driver
-node_request_rows  requests for nodes, and what became of them
 plan_rows          the plans, and what the driver did with them
 wait_reason        why what waits does so
 query_rows         when each query was lost, planned, back

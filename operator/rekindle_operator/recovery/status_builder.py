@@ -6,34 +6,112 @@ What comes out is what the API server will give back, to the letter, so a status
 that was read again are the same. The operator's shell reads the status before it decides, calls
 this afterwards, and writes what is new on condition that the object is still the one that it has
 read: an operator that stood still for a while must not tell of what was before.
+
+Requests for nodes, and what became of them.
+
+Providers that make objects tell their own rows. Where the default does, by pending pods, there are
+none: the core's requests are told as they are, for as long as nodes are missing. A row that nobody
+asks for any more has arrived when nothing is missing, and was withdrawn otherwise. Called by
+`status_builder` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
+from rekindle.coordination import next_plan
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
+from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import Driver
 from rekindle.model.incidents import IncidentKind
 from rekindle_operator.api import conditions
 from rekindle_operator.api.conditions import ConditionFinding, camel_case
-from rekindle_operator.api.recovery_status import ENDED, LostNode, RecoveryStatus, to_status
-from rekindle_operator.recovery import (
-    lost_nodes,
-    node_request_rows,
-    plan_rows,
-    query_rows,
-    recovery_phases,
+from rekindle_operator.api.custom_resources import clipped
+from rekindle_operator.api.recovery_status import (
+    ENDED,
+    LostNode,
+    NodeRequest,
+    RecoveryStatus,
+    to_status,
 )
+from rekindle_operator.recovery import lost_nodes, plan_rows, query_rows, recovery_phases
 from rekindle_operator.recovery.node_history import concerns
 from rekindle_operator.recovery.recovery_inputs import ClusterFacts, RecoveryInputs, moment
 from rekindle_operator.recovery.recovery_phases import PhaseReason
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
-__all__ = ["StatusChange", "abandon", "subject", "tell"]
+__all__ = ["StatusChange", "abandon", "added", "requests", "subject", "tell"]
+
+
+ROWS_MAX = 100
+COUNT_MAX = 5_000
+DOMAIN_LENGTH_MAX = 63
+DOMAINS_MAX = 20
+PENDING: Final = "Pending"
+
+
+def requests(
+    before: tuple[NodeRequest, ...], scene: RecoveryInputs, now: float
+) -> tuple[NodeRequest, ...]:
+    """The rows after a look, in order of time."""
+    rows = {row.name: row for row in before}
+    given = tuple(_given(scene, now))
+    oldest = min(map(_order, before)) if len(before) >= ROWS_MAX else None
+    for row in given:
+        known = rows.get(row.name)
+        if known is not None:
+            rows[row.name] = msgspec.structs.replace(row, requested_at=known.requested_at)
+        elif oldest is None or _order(row) > oldest:
+            # one that gave way for newer ones does not come back
+            rows[row.name] = row
+    still = {row.name for row in given}
+    for name, row in rows.items():
+        if name not in still and row.outcome == PENDING:
+            rows[name] = _ended(row, scene, moment(now))
+    return tuple(sorted(rows.values(), key=_order))
+
+
+def added(before: Iterable[NodeRequest], rows: Iterable[NodeRequest]) -> int:
+    """How many nodes were requested since `before`."""
+    known = {row.name for row in before}
+    return sum(row.count for row in rows if row.name not in known)
+
+
+def _given(scene: RecoveryInputs, now: float) -> Iterator[NodeRequest]:
+    """What is asked for now."""
+    if scene.requests is not None:
+        yield from scene.requests
+        return
+    asked: Mapping[str, NodeRequestOrder] = scene.decision.case.requests
+    for identity, request in sorted(asked.items()):
+        if request.what == "nodes" and identity.startswith(f"{scene.incident}-"):
+            outside = sorted(set(scene.cluster.domains_avoided))
+            yield NodeRequest(
+                name=identity,
+                provider=scene.provider,
+                count=min(request.count, COUNT_MAX),
+                outcome=PENDING,
+                requested_at=moment(now),
+                outside_domains=tuple(
+                    clipped(name, DOMAIN_LENGTH_MAX) for name in outside[:DOMAINS_MAX]
+                ),
+                reason=camel_case(request.reason),
+            )
+
+
+def _ended(row: NodeRequest, scene: RecoveryInputs, at: datetime) -> NodeRequest:
+    state = scene.state
+    missing = next_plan.nodes_wanted(state) - len(with_status(state, NodeStatus.UP))
+    met = missing <= 0 and scene.driver is not Driver.FINISHED
+    return msgspec.structs.replace(row, outcome="Arrived" if met else "Withdrawn", ended_at=at)
+
+
+def _order(row: NodeRequest) -> tuple[datetime, str]:
+    return row.requested_at, row.name
+
 
 KINDS: Mapping[IncidentKind, Literal["Suspected", "Independent", "Correlated", "Complete"]] = {
     IncidentKind.SUSPECTED: "Suspected",
@@ -87,7 +165,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
             return StatusChange(before, news=False)
         before = msgspec.structs.replace(before, phase=None, started_at=None, ended_at=None)
     lost = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
-    asked = node_request_rows.requests(before.requests, scene, now)
+    asked = requests(before.requests, scene, now)
     made = plan_rows.plans(before.plans, before.plans_dropped, scene, now)
     incident = scene.open
     after = msgspec.structs.replace(
@@ -101,7 +179,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
         lost_nodes_total=lost_nodes.lost_total(before.lost_nodes_total, lost, scene),
         driver=lost_nodes.driver(before.driver, scene, now),
         requests=asked,
-        nodes_requested=before.nodes_requested + node_request_rows.added(before.requests, asked),
+        nodes_requested=before.nodes_requested + added(before.requests, asked),
         plans=made,
         plans_total=before.plans_dropped + len(made),
         queries=query_rows.queries(before.queries, made, scene, now),

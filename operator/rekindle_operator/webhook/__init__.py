@@ -15,7 +15,6 @@ do. All of it but `webhook_server` is pure, or reads no more than what it is han
     certificate_rotation   which certificate is presented, and when another one is made
     certificate_issuer     a new authority with one certificate
     certificate_store      the certificate in its Secret, and the authorities in the configuration
-    certificate_files      the certificate in a folder, where somebody else renews it
     webhook_server         HTTPS in a thread of its own
 
 The shell starts a `webhook_server.Server` with an outlook and a source of certificates, once it has

@@ -1,7 +1,9 @@
 """The AdmissionReview that the API server sends, and the one that goes back (admission.k8s.io/v1).
 
-Every pod is allowed. A patch that cannot be made, for whatever reason, is left out, and a warning
-says so to whoever makes the pod. Pure but for asking the outlook; `webhook_server` calls it.
+Every pod is allowed. A pod that does not ask is looked at by its labels alone: its body stays text,
+since the objects of a body take twenty times its memory. A patch that cannot be made, for whatever
+reason, is left out, and a warning says so to whoever makes the pod. Pure but for asking the
+outlook; `webhook_server` calls it.
 """
 
 import base64
@@ -15,6 +17,8 @@ from rekindle.model.errors import InputError
 from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.webhook import pod_patch
 from rekindle_operator.webhook.injection_spec import (
+    EXECUTOR_LABEL,
+    INJECT_LABEL,
     ExecutorTerms,
     InjectionRefusal,
     InjectionSource,
@@ -25,9 +29,15 @@ __all__ = ["AdmissionAnswer", "AdmissionRequest", "Outcome", "Role", "answer", "
 # The API server cuts what is longer.
 WARNING_LENGTH_MAX = 256
 FAILED = "nothing could be added to this pod; the log of Rekindle's operator says why"
+# The API server cannot keep a larger one: etcd takes requests of 1.5 MiB.
+POD_BYTES_MAX = 3 * 2**19
+TOO_LARGE = "nothing was added to this pod, which is larger than 1.5 MiB; make it smaller"
 
 Role = Literal["driver", "executor", "other"]
 Outcome = Literal["injected", "passed", "refused", "failed"]
+
+
+NOTHING = msgspec.Raw(b"null")
 
 
 class ReviewedKind(msgspec.Struct, frozen=True):
@@ -38,14 +48,26 @@ class ReviewedKind(msgspec.Struct, frozen=True):
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What is asked; `object` is the pod as it is about to be made."""
+    """What is asked; `object` is the JSON of the pod as it is about to be made."""
 
     uid: str
     kind: ReviewedKind
     operation: str
     namespace: str = ""
     sub_resource: str = ""
-    object: dict[str, Any] | None = None
+    object: msgspec.Raw = NOTHING
+
+
+class PodLabels(msgspec.Struct, frozen=True):
+    """Of a pod's metadata; other types than text are nobody's who asks."""
+
+    labels: dict[str, Any] | None = None
+
+
+class LabelledPod(msgspec.Struct, frozen=True):
+    """By which a pod asks."""
+
+    metadata: PodLabels = PodLabels()
 
 
 class Review(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,15 +103,27 @@ def read(body: bytes) -> AdmissionRequest:
 
 def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnswer:
     """What goes back. Never raises, for what is raised here would hold up a pod."""
-    pod = request.object
     is_new_pod = request.operation == "CREATE" and not request.sub_resource
-    if pod is None or (request.kind.group, request.kind.kind) != ("", "Pod") or not is_new_pod:
+    is_pod = (request.kind.group, request.kind.kind) == ("", "Pod")
+    if not (is_new_pod and is_pod and _asks(request.object)):
         return _answer(request, "other", "passed")
+    if len(bytes(request.object)) > POD_BYTES_MAX:
+        return _answer(request, "other", "refused", warning=TOO_LARGE)
     try:
+        pod = msgspec.json.decode(request.object, type=dict[str, Any])
         return _of_pod(request, pod, outlook)
     except Exception:  # whatever it is: the pod is to be made
         failed = _answer(request, "other", "failed", warning=FAILED)
         return replace(failed, trouble=traceback.format_exc())
+
+
+def _asks(pod: msgspec.Raw) -> bool:
+    """Whether a pod has a label of ours. What is no pod asks for nothing."""
+    try:
+        labels = msgspec.json.decode(pod, type=LabelledPod).metadata.labels or {}
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return any(labels.get(label) == "true" for label in (INJECT_LABEL, EXECUTOR_LABEL))
 
 
 def _of_pod(

@@ -2,15 +2,23 @@
 
 What the webhook goes by is a value that the deciding thread makes anew when something has changed;
 certificates are looked after from a thread of their own. What is added to pods is `webhook`'s.
+
+The webhook's certificate in a folder, where somebody else puts it, and renews it.
+
+cert-manager keeps it in a Secret that is mounted there: `tls.crt` and `tls.key`, both replaced in
+one step by a link, so they are read through one opened folder. Says nothing of authorities: whoever
+makes the certificate sees to `caBundle` as well. `webhook_server` calls `read` every few seconds.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
-from rekindle.model.errors import RekindleError
+from rekindle.model.errors import InputError, RekindleError
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.recovery_class import StoreSpec
@@ -20,7 +28,7 @@ from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.webhook import certificate_store, injector
-from rekindle_operator.webhook.certificate_files import Folder
+from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.certificate_store import CertificateStore
 from rekindle_operator.webhook.injector import Informed
 from rekindle_operator.webhook.policy_view import (
@@ -32,7 +40,45 @@ from rekindle_operator.webhook.policy_view import (
 )
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 
-__all__ = ["WebhookSetup"]
+__all__ = ["Folder", "WebhookSetup"]
+
+
+CERTIFICATE, KEY = "tls.crt", "tls.key"
+BYTES_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder with a certificate."""
+
+    path: Path
+
+    def read(self) -> Pair:
+        """What lies there now; InputError where it cannot be read."""
+        try:
+            return self._read()
+        except OSError as error:
+            raise InputError(
+                where=f"--certificates-folder {self.path}",
+                what=f"{error.filename or 'it'} cannot be read ({error.strerror})",
+                remedy=f"mount a folder with {CERTIFICATE} and {KEY} there",
+            ) from error
+
+    def _read(self) -> Pair:
+        # A mounted Secret is a folder of links into `..data`, itself a link that is replaced.
+        inner = self.path / "..data"
+        opened = os.open(inner if inner.exists() else self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return Pair(_content(CERTIFICATE, opened), _content(KEY, opened))
+        finally:
+            os.close(opened)
+
+
+def _content(name: str, folder: int) -> bytes:
+    file = os.open(name, os.O_RDONLY, dir_fd=folder)
+    with os.fdopen(file, "rb") as opened:
+        return opened.read(BYTES_MAX)
+
 
 TEND_SECONDS = 5.0
 REFRESH_SECONDS = 0.5

@@ -9,8 +9,6 @@
     domain_placement      a placement of which a lost failure domain stops least
     rebalancing           partitions that run and should run elsewhere
     node_membership       nodes that come, fall silent, are lost
-    clock_skew            after the clock has been set back
-    placement_sync        what the driver says is active becomes what the coordinator knows
     report_diff           a driver's report into events
     persisted_state       what must not be forgotten when the coordinator dies
     directives            instructions as numbered orders to a driver

@@ -8,35 +8,136 @@
 Only `Tick` plans, or moves what runs: other events say when the next plan is due, so that whatever
 is reported between two ticks goes into one plan. Gives each event its meaning; nodes are
 `node_membership`'s.
+
+Moments in a state after the clock has been set back.
+
+A coordinator may be started again where the clock is behind, or its own clock may be corrected.
+A planning that is due would then wait for hours. So all moments move back with the clock; a clock
+that is set forward only makes waiting shorter.
+
+What the driver says is active becomes what the coordinator knows.
+
+A published plan counts as carried out at once, so that the next one builds on it. Once the driver
+has carried out all that was published, what it reports is the truth: a partition that it could not
+place waits again, and plans that it made by itself, cut off from the store, are taken over as they
+run.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from rekindle.coordination import (
-    buffering_mode,
-    clock_skew,
-    next_plan,
-    node_load,
-    node_membership,
-    placement_sync,
-    rebalancing,
-)
+from rekindle.coordination import buffering_mode, next_plan, node_load, node_membership, rebalancing
 from rekindle.coordination import coordination_events as happened
+from rekindle.coordination.coordination_events import PlacementReported
 from rekindle.coordination.coordination_state import (
     CoordinationState,
     Due,
     NodeStatus,
+    active,
     inactive,
+    only_behind,
     prioritised,
     with_status,
 )
 from rekindle.coordination.instructions import Instruction, PublishPlan, RecordEvent
+from rekindle.model import topology as graph
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import BLOCKING, Policy
 
-__all__ = ["advance"]
+__all__ = ["adopt", "advance", "rebased"]
+
+
+def adopt(state: CoordinationState, event: PlacementReported, now: float) -> CoordinationState:
+    """The state with the driver's placement, unless a newer plan is on its way to it."""
+    if state.unacknowledged is not None:
+        return state
+    if event.moving != state.moving:
+        state = replace(state, moving=event.moving)
+    if _is_known(state, event):
+        return state
+    placement, resident = _sound(state, event)
+    undone = state.placement.keys() - placement.keys()
+    started, incident = active(state), state.incident
+    if incident is not None and event.plan_epoch > state.plan_epoch:
+        # its first plan, the one that rolls survivors back, has been the driver's own
+        incident = replace(incident, plans=max(1, incident.plans))
+    state = replace(
+        state,
+        placement=placement,
+        resident=resident,
+        stopped=event.stopped,
+        plan_epoch=max(state.plan_epoch, event.plan_epoch),
+        starting=state.starting and not placement,
+        incident=incident,
+    )
+    behind = {query for query in active(state) if not state.closures[query] <= event.live}
+    state = only_behind(state, (state.catching_up & active(state)) | (behind - started))
+    due = state.due
+    if undone and inactive(state) and not state.starting:
+        due = due or Due(now, Reason.PLAN_UNDONE)
+    return replace(state, due=due)
+
+
+def _is_known(state: CoordinationState, event: PlacementReported) -> bool:
+    """Whether the report says what is known already, as most do."""
+    return (
+        event.plan_epoch <= state.plan_epoch
+        and event.placement == state.placement
+        and event.resident == state.resident
+        and event.stopped == state.stopped
+    )
+
+
+def _sound(
+    state: CoordinationState, event: PlacementReported
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Placement and residents on living nodes, of partitions that there are, closed upstream."""
+    living = set(with_status(state, NodeStatus.UP, NodeStatus.SUSPECTED))
+    known = set(state.partitions)
+    kept = {
+        name: node for name, node in event.placement.items() if node in living and name in known
+    }
+    running = graph.runnable(state.topology, kept)
+    stopped = {**event.resident, **kept}
+    return (
+        {name: node for name, node in kept.items() if name in running},
+        {
+            name: node
+            for name, node in stopped.items()
+            if name not in running and node in living and name in known
+        },
+    )
+
+
+def rebased(state: CoordinationState, now: float) -> CoordinationState:
+    """The state with no moment later than `now`, differences between them as they were."""
+    if state.seen_at is None or now >= state.seen_at:
+        return state
+    back = state.seen_at - now
+    incident, checkpoint = state.incident, state.last_checkpoint_at
+    uneven, surveyed = state.uneven_since, state.surveyed_at
+    return replace(
+        state,
+        nodes={
+            name: view if view.lost_at is None else replace(view, lost_at=view.lost_at - back)
+            for name, view in state.nodes.items()
+        },
+        incident=None
+        if incident is None
+        else replace(
+            incident,
+            began_at=incident.began_at - back,
+            newest_loss_at=incident.newest_loss_at - back,
+            behind_since=incident.behind_since - back,
+        ),
+        losses=tuple(replace(loss, at=loss.at - back) for loss in state.losses),
+        last_checkpoint_at=None if checkpoint is None else checkpoint - back,
+        uneven_since=None if uneven is None else uneven - back,
+        surveyed_at=None if surveyed is None else surveyed - back,
+        due=None if state.due is None else replace(state.due, at=state.due.at - back),
+    )
+
 
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
@@ -49,7 +150,7 @@ def advance(
     `clock` (seconds) is for the solver's time budget only. The first event of a state fresh from
     `initial` starts it as well.
     """
-    before = clock_skew.rebased(state, now)
+    before = rebased(state, now)
     if isinstance(event, happened.Started):
         after, told = _start(before, event, now)
         return replace(after, seen_at=now), told
@@ -88,7 +189,7 @@ def _handle(
         case happened.CheckpointCompleted(epoch):
             return _complete_checkpoint(state, epoch, now)
         case happened.PlacementReported():
-            return placement_sync.adopt(state, event, now), ()
+            return adopt(state, event, now), ()
         case happened.QueryCaughtUp(query_partition):
             return _catch_up(state, query_partition, now), ()
         case happened.PlanAcknowledged(plan_epoch):

@@ -3,7 +3,6 @@
     steady_state        an application in a steady state, from a file
     failure_models      which nodes are lost
     node_arrivals       when nodes come
-    backlogs            how what was missed is worked off: a fluid model
     failure_simulation  a failure as it would go: the coordinator core decides, the model does the
                         work
     outage_statistics   many rehearsals: for how long each query gives nothing

@@ -6,11 +6,9 @@ problem_arrays       the problem as arrays; budget and selection of the solvers
 upper_bound          upper bound by minimum cuts
 density_search       solver best-density, the paper's Algorithm 3 with local search
 greedy_selection     the choice that best-density grows and shrinks
-auto_solver          solver auto, for problems too large to be solved exactly
 local_search         its local search: one query out, one in
 mixed_integer        solver exact, by HiGHS
 dynamic_programming  solver dp, dynamic programming
-operator_centric     solver operator-centric, the baseline
 domain_layout        placement that survives the loss of failure domains
 capacity_search      what to choose where the sum of the nodes' free CPU cannot be used up
 packing              nodes that fill up, the tightest first

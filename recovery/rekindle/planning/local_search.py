@@ -3,7 +3,7 @@
 A tabu search. Each step makes the best swap that fits, also where it is worse than what is
 there, and for some steps bars what it has touched; then what still fits is added. All pairs of a
 chosen and another query are looked at, so it is for problems in which these are not too many
-(`suits`). Called by `auto_solver`.
+(`suits`). Called by `solver`.
 """
 
 import numpy as np

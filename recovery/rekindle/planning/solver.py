@@ -2,6 +2,21 @@
 
 `solve` is what everyone calls: the coordinator for every plan, the command `rekindle plan`, the
 benchmarks. Reads time only through the clock that it is given.
+
+Solver auto, for problems that are too large to be solved exactly in any case.
+
+The last plan and the starts of best-density grow by density, in a share of the budget. Where the
+best of them comes near the bound, as it does where few partitions are shared by many, HiGHS gets a
+share to find the best plan. Unless it proves one, a local search makes the best of all better: by
+swaps where the pairs of a chosen and another query are few enough, else by taking out and filling
+up; what swaps leave of the budget is best-density's.
+
+Operator-centric: the baseline that restarts partitions, not queries (paper, section 7).
+
+Takes partitions in topological order, the cheapest first, while they fit; a query is back when all
+its partitions happen to be. A problem names no edges, so the number of lost queries that need a
+partition stands for its place in the order: what is upstream is needed by at least as many.
+Partitions that complete no query take capacity here and are left out of the plan.
 """
 
 import math
@@ -9,23 +24,114 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from rekindle.model.errors import InputError
 from rekindle.model.plan_problem import WHOLE_NUMBER_MAX, Answer, Problem
-from rekindle.planning import density_search
+from rekindle.planning import density_search, local_search
 from rekindle.planning.answer_builder import Optimum, answer
-from rekindle.planning.auto_solver import combined, refined
 from rekindle.planning.capacity_search import Solver, chosen_for_nodes
 from rekindle.planning.density_search import best_density, continued
 from rekindle.planning.dynamic_programming import dynamic_programming
+from rekindle.planning.greedy_selection import Growth, grown
 from rekindle.planning.lost_queries import LostQueries, sort_queries
-from rekindle.planning.mixed_integer import exact
-from rekindle.planning.operator_centric import operator_centric
+from rekindle.planning.mixed_integer import exact, program
 from rekindle.planning.placement import Placement
 from rekindle.planning.placement_repair import LostDemand, RepairedPlacement, place_only, settle
-from rekindle.planning.problem_arrays import Instance, QuerySelection, SolverBudget, from_problem
-from rekindle.planning.upper_bound import Relaxation, relax
+from rekindle.planning.problem_arrays import (
+    ROUNDING_CPU_PERCENT,
+    Instance,
+    QuerySelection,
+    SolverBudget,
+    from_problem,
+)
+from rekindle.planning.upper_bound import Relaxation, relax, sufficient
 
-__all__ = ["AUTO", "SOLVERS", "Solver", "solve"]
+__all__ = ["AUTO", "SOLVERS", "Solver", "combined", "operator_centric", "refined", "solve"]
+
+
+def operator_centric(
+    instance: Instance, relaxation: Relaxation, budget: SolverBudget
+) -> QuerySelection:
+    """The baseline's choice; needs no bound and hardly any time."""
+    del relaxation, budget
+    order = sorted(
+        (-int(instance.shares[bundle]), cost, name, bundle)
+        for bundle, names in enumerate(instance.bundles)
+        for name, cost in zip(names, instance.partition_costs[bundle], strict=True)
+    )
+    missing = np.array([len(names) for names in instance.bundles], dtype=np.int64)
+    left = instance.capacity + ROUNDING_CPU_PERCENT
+    for _, cost, _, bundle in order:
+        if cost <= left:
+            left -= cost
+            missing[bundle] -= 1
+    incomplete = instance.bundles_of.sums((missing > 0).astype(float))
+    return QuerySelection(incomplete == 0)
+
+
+STARTS_SHARE = 0.2  # of the budget; the rest is HiGHS's and the local search's
+PROGRAM_SHARE = 0.5  # of what is left then, at most, for HiGHS
+SWAPS_SHARE = 0.6  # of what is left then, where the rest is enough for best-density
+# HiGHS is asked up to so many pairs of query and bundle, if the best choice that has grown is at
+# most so far below the bound: then it proves a best plan in 0.01 to 0.3 s of CPU up to 2,000 pairs
+# and in about 1 s at 3,500; further below, it finds nothing in seconds.
+PROGRAM_PAIRS_MAX = 2_500
+PROGRAM_GAP_MAX = 0.1
+
+
+def combined(instance: Instance, relaxation: Relaxation, budget: SolverBudget) -> QuerySelection:
+    """Never worse than the best single query, nor than what of `instance.start` still fits, nor,
+    while the budget is not spent, than best-density; deterministic so long."""
+    begun = budget.clock()
+    best = density_search.started(instance, relaxation, budget.part(STARTS_SHARE))
+    growing_seconds = budget.clock() - begun
+    if instance.start.any():
+        best = max(density_search.continued(instance), best, key=lambda growth: growth.value)
+    return _improved(instance, best, relaxation, budget, growing_seconds)
+
+
+def refined(instance: Instance, relaxation: Relaxation, budget: SolverBudget) -> QuerySelection:
+    """The same, but from `instance.start` and the sets behind the bound's cuts only."""
+    begun = budget.clock()
+    best = density_search.restarted(instance, relaxation, budget)
+    return _improved(instance, best, relaxation, budget, budget.clock() - begun)
+
+
+def _improved(
+    instance: Instance,
+    best: Growth,
+    relaxation: Relaxation,
+    budget: SolverBudget,
+    growing_seconds: float,
+) -> QuerySelection:
+    """By HiGHS and local search; `growing_seconds` took what best-density would have to repeat."""
+    upper_bound = relaxation.upper_bound
+    if not budget.spent() and _suits_program(instance, best, relaxation):
+        found = program(instance, budget.part(PROGRAM_SHARE).left_seconds())
+        if found is not None:
+            value = instance.value(found.chosen)
+            upper_bound = min(upper_bound, value if found.optimal else found.upper_bound)
+            if value > best.value:
+                best = grown(instance, np.flatnonzero(found.chosen), shared=False)
+    enough = sufficient(upper_bound)
+    swapped = local_search.suits(best)
+    spare = (1 - SWAPS_SHARE) * budget.left_seconds() > growing_seconds
+    if swapped:
+        local_search.swap(instance, best, enough, budget.part(SWAPS_SHARE) if spare else budget)
+    else:
+        density_search.improve(instance, best, enough, budget)
+    chosen = density_search.counted_anew(instance, best).chosen
+    if swapped and spare and instance.value(chosen) < enough:
+        other = best_density(instance, relaxation, budget).chosen
+        chosen = max(chosen, other, key=instance.value)
+    return QuerySelection(chosen, instance.value(chosen) >= enough, upper_bound)
+
+
+def _suits_program(instance: Instance, best: Growth, relaxation: Relaxation) -> bool:
+    near = (1 - PROGRAM_GAP_MAX) * relaxation.upper_bound <= best.value < relaxation.enough
+    return near and len(instance.bundles_of.indices) <= PROGRAM_PAIRS_MAX
+
 
 AUTO = "auto"
 BEST_DENSITY = "best-density"

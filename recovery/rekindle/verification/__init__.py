@@ -1,7 +1,6 @@
 """Verification of a report: every figure again, from the files of the run beside it.
 
     evidence_files      reads the directory of a report into `Evidence`
-    sql_statements      splits `queries.sql` into prelude and queries
     duckdb_engine       DuckDB: runs statements, turns its errors into ours
     batch_check         runs the queries over the input, compares the output with their answers
     row_differences     one query's rows: missing, duplicated, wrong, and a sample of each

@@ -4,20 +4,75 @@ The batch engine is DuckDB, which shares no code with the runtime. What a source
 view of the same name over its Parquet file: rows in file order, repeated with shifted event time
 as often as the run read it, and `row_index`. `report_check` calls `compare`, the demo
 `exactly_once`.
+
+Splits `queries.sql` into its sections: a prelude, then one SELECT per query.
+
+    -- prelude
+    CREATE VIEW late AS SELECT * FROM flights WHERE dep_delay > 15;
+    -- query: late-by-carrier
+    SELECT carrier, count(*) AS flights FROM late GROUP BY carrier;
+
+Runs nothing.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rekindle.model.errors import InputError
 from rekindle.report.input_record import InputFile, Inputs, query_of
-from rekindle.verification import row_differences, sql_statements
+from rekindle.verification import row_differences
 from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
 from rekindle.verification.evidence_files import REMEDY, output_file
 from rekindle.verification.row_differences import RowDifferences
 
-__all__ = ["compare", "exactly_once", "totals"]
+__all__ = ["Statements", "compare", "exactly_once", "split", "totals"]
+
+
+HEADING = re.compile(r"^--\s*(?:(prelude)|query:\s*(\S+))\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """`prelude` is run first; `queries` gives one SELECT per query, without semicolon."""
+
+    prelude: str
+    queries: Mapping[str, str]
+
+
+def split(sql: str, where: str = "queries.sql") -> Statements:
+    """Split the text; InputError for text before the first heading and for empty sections."""
+    headings = list(HEADING.finditer(sql))
+    opening = sql[: headings[0].start()] if headings else sql
+    if _without_comments(opening):
+        raise _bad(where, "has a statement before the first `-- prelude` or `-- query: NAME`")
+    ends = [heading.start() for heading in headings[1:]] + [len(sql)]
+    prelude: list[str] = []
+    queries: dict[str, str] = {}
+    for heading, end in zip(headings, ends, strict=True):
+        body, name = sql[heading.end() : end].strip(), heading.group(2)
+        if name is None:
+            prelude.append(body)
+            continue
+        if name in queries:
+            raise _bad(where, f"has the query {name} twice")
+        if not _without_comments(body):
+            raise _bad(where, f"has no statement for the query {name}")
+        queries[name] = body.rstrip().rstrip(";")
+    return Statements("\n".join(prelude), queries)
+
+
+def _without_comments(sql: str) -> str:
+    return re.sub(r"--[^\n]*", "", sql).strip()
+
+
+def _bad(where: str, what: str) -> InputError:
+    return InputError(
+        where=where, what=what, remedy="restore the file from the run, or run the demo again"
+    )
+
 
 CHUNK_BYTES = 1 << 20
 
@@ -48,7 +103,7 @@ def compare(
     Floats may differ by 1e-9 relative where a query has keys. `say` is told what is being
     compared. InputError names an unusable file.
     """
-    parts = sql_statements.split(sql)
+    parts = split(sql)
     unknown = sorted(set(inputs.priorities) - set(parts.queries))
     if unknown:
         raise InputError(where="queries.sql", what=f"has no query {unknown[0]}", remedy=REMEDY)

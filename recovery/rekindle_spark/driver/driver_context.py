@@ -12,12 +12,12 @@ from typing import Any
 from rekindle.model.settings import Settings
 from rekindle.model.switch_mode import ON
 from rekindle.protocol.messages import Mode
-from rekindle_spark.control.link_health import Links
 from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
 from rekindle_spark.driver.event_log import EventLog
 from rekindle_spark.driver.partition_table import PartitionTable, Readers
 from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
+from rekindle_spark.jobs.link_health import Links
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.spark.spark_gateway import SparkGateway

@@ -28,8 +28,7 @@ from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.report_builder import ReportBuilder, topology_report
 from rekindle_spark.control.sidecar_client import SidecarClient
-from rekindle_spark.control.user_requests import UserRequests
-from rekindle_spark.driver import driver_clock, epoch_cutter, library_versions, stopped_branches
+from rekindle_spark.driver import driver_clock, epoch_cutter, stopped_branches
 from rekindle_spark.driver.catch_up_loop import CatchUpLoop
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
@@ -46,6 +45,7 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.spark import java_home, jvm_build, spark_master
 from rekindle_spark.spark.spark_gateway import SparkGateway
+from rekindle_spark.store import library_versions
 from rekindle_spark.store.checkpoint_store import (
     DRAIN_REQUEST,
     FINISH_REQUEST,
@@ -56,6 +56,7 @@ from rekindle_spark.store.checkpoint_store import (
 )
 from rekindle_spark.store.segment_writer import SegmentWriter
 from rekindle_spark.store.store_retry import StoreRetry
+from rekindle_spark.store.user_requests import UserRequests
 
 __all__ = ["DriverPlace", "run"]
 

@@ -12,7 +12,6 @@ memory_gauge        what a host uses of its memory, and when it says no
 container_memory    what the container of an executor leaves to its host
 stack_sampler       where the CPU of host and driver goes, by samples of stacks, when asked for
 host_scheduler      one piece of work at a time, the most urgent first
-connection_threads  threads that serve requests, kept for the next ones
 native_libraries    holds native libraries to one thread, and to common instructions
 host_socket         where the host listens, for its own JVM alone
 host_answers        what a host answers, and its bytes

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import DamagedError, StepError
-from rekindle_spark.control.link_health import Link
 from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.flow_control import memory_budget
 from rekindle_spark.flow_control.memory_budget import MemoryReading
 from rekindle_spark.jobs import stage_timing
 from rekindle_spark.jobs.job_specs import Specification
+from rekindle_spark.jobs.link_health import Link
 from rekindle_spark.spark import spark_gateway
 from rekindle_spark.user_code import watchdog
 from rekindle_spark.user_code.watchdog import Noted

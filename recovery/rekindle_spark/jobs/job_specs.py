@@ -17,8 +17,8 @@ from typing import Any
 from rekindle.model.errors import RunError
 from rekindle.model.switch_mode import ON
 from rekindle_spark import intervals
-from rekindle_spark.control.link_health import Link
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.jobs.link_health import Link
 from rekindle_spark.spark.spark_gateway import Read, Task
 
 __all__ = ["Specification", "made_again", "reachable", "roll_call", "specify", "together"]

@@ -4,7 +4,6 @@
     aggregates       what a window can compute, in two halves
     top_rows         the largest rows per event time
     joins            rows of two inputs whose event times lie close together
-    keyed_value      what a user derives from for a value per key
     stateful         custom operators with a value per key
     exact_sums       exact sums of integers and decimals
     step_beginnings  where steps begin that are new in a pipeline which goes on

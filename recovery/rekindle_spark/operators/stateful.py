@@ -12,6 +12,8 @@
 
 Rows wait until the watermark has reached their event time, so that `handle` sees a key's rows in
 event-time order, however they arrived. Called by `partition`.
+
+What a user derives from for a value per key, and the value of one key.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +37,6 @@ from rekindle_spark.operators import (
     watermarks,
 )
 from rekindle_spark.operators.arrow_columns import Integers, Mask
-from rekindle_spark.operators.keyed_value import Emitted, StatefulOperator, ValueState
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.unreadable_rows import places as readable_places
 from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK
@@ -43,6 +44,55 @@ from rekindle_spark.user_code import argument_checks, code_locations
 from rekindle_spark.user_code.poison_rows import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
 __all__ = ["Emitted", "KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
+
+
+Emitted = Mapping[str, Any] | tuple[Any, ...]
+
+
+class ValueState:
+    """The value of one key, a tuple in the order of the operator's `value_schema`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Value | None) -> None:
+        self._value = value
+
+    def exists(self) -> bool:
+        """Whether the key has a value."""
+        return self._value is not None
+
+    def get(self) -> Value | None:
+        """The value, or None."""
+        return self._value
+
+    def update(self, value: Sequence[Any]) -> None:
+        """Give the key a value."""
+        self._value = tuple(value)
+
+    def clear(self) -> None:
+        """Take the key's value away."""
+        self._value = None
+
+
+class StatefulOperator:
+    """What a user derives from. One instance serves all keys and threads: keep nothing in it.
+
+    A key's value is dropped after `ttl_seconds` of event time without a row of that key.
+    """
+
+    value_schema: pa.Schema
+    ttl_seconds: float | None = None
+
+    def handle(
+        self, key: tuple[Any, ...], rows: list[dict[str, Any]], value: ValueState
+    ) -> Iterable[Emitted]:
+        """Take a key's next rows; return rows of the output, as dicts or as tuples in its order.
+
+        How many rows come at once depends on the cut of epochs: treat them one by one. No clock
+        and no chance in here: a repeat must give the same rows.
+        """
+        raise NotImplementedError
+
 
 LAST = "#last"
 ABSENT: tuple[Value | None, int] = (None, INITIAL_WATERMARK)

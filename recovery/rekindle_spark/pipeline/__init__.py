@@ -4,7 +4,6 @@ steps           named steps: sources, map, filter, window, join, stateful, top, 
 replay          sources that replay files with event time at a chosen speed
 source_files    the file of a source, which must stay the one that the run began with
 program_pickle  a program as the bytes that executors get
-step_types      types and names of columns, checked when a pipeline is built
 program         a pipeline fused into chains and edges, as it is shipped to hosts
 chains          what a program is made of: chains and edges
 late_outputs    rows that come too late for a keyed step, kept beside

@@ -6,6 +6,12 @@
 
 Fusing costs nothing in freedom: stateless steps hold no state and sinks follow their input.
 Partitions have one number each, in topological order. Frames are addressed by it.
+
+Types and names of the columns of all steps, checked when a pipeline is built.
+
+What cannot go from one step to the next, or into a Parquet file, is refused before anything starts,
+with step and column. Keys and aggregates are checked by their operators when the step is added.
+docs/pipelines.md has the table of types.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -19,17 +25,44 @@ import pyarrow as pa
 from rekindle.model import lazy_import, topology
 from rekindle.model.errors import InputError
 from rekindle.model.topology import Query, Topology, TopologyOperator
+from rekindle_spark.operators import arrow_columns, column_types
 from rekindle_spark.operators.aggregates import OVER
-from rekindle_spark.pipeline import late_outputs, step_types
+from rekindle_spark.output import sink_files
+from rekindle_spark.pipeline import late_outputs
 from rekindle_spark.pipeline.chains import Chain, Edge
-from rekindle_spark.pipeline.steps import Pipeline, Step
+from rekindle_spark.pipeline.steps import LATE_COLUMNS, REPORTED_COLUMNS, Pipeline, Step
+from rekindle_spark.user_code import poison_rows
 
 if TYPE_CHECKING:
     import networkx as nx
 else:
     nx = lazy_import.Imported("networkx")
 
-__all__ = ["Chain", "Edge", "Program", "build"]
+__all__ = ["Chain", "Edge", "Program", "build", "check"]
+
+
+def check(steps: Iterable[Step], named: Mapping[str, Step]) -> None:
+    """Raise InputError for the first step with a column that cannot be carried or written."""
+    for step in steps:
+        assert step.schema is not None
+        where = f"step {step.name}"
+        if step.kind == "sink":
+            sink_files.check_schema(where, step.schema)
+            arrow_columns.check_cases(where, step.schema.names, REPORTED_COLUMNS)
+        else:
+            column_types.check(where, step.schema)
+        if step.dead_letters:
+            _check_given(f"{where}: dead letters", named[step.inputs[0]], poison_rows.COLUMNS)
+        for name in step.inputs if step.late else ():
+            _check_given(f"{where}: late rows", named[name], LATE_COLUMNS)
+
+
+def _check_given(where: str, given: Step, added: Iterable[pa.Field]) -> None:
+    """What a step keeps beside is written from the rows that it is given."""
+    assert given.schema is not None
+    sink_files.check_schema(where, given.schema)
+    arrow_columns.check_cases(where, given.schema.names, [column.name for column in added])
+
 
 ROOTS = ("source", "keyed")
 
@@ -250,7 +283,7 @@ def build(pipeline: Pipeline) -> Program:
     be written.
     """
     order = _ordered(pipeline)
-    step_types.check(order, pipeline.steps)
+    check(order, pipeline.steps)
     roots = [step for step in order if step.kind in ROOTS]
     home = _homes(order)
     chains: list[Chain] = []

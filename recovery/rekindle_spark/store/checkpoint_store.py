@@ -33,11 +33,10 @@ from typing import Any
 
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, FencedError, InputError
-from rekindle_spark.control.user_requests import UserRequests
-from rekindle_spark.driver import library_versions
-from rekindle_spark.store import commit_summary
+from rekindle_spark.store import commit_summary, library_versions
 from rekindle_spark.store.commit_summary import CommitSummary
 from rekindle_spark.store.store_retry import StoreRetry
+from rekindle_spark.store.user_requests import UserRequests
 from rekindle_store import checkpoint_records, commit_log, commit_segments, store_files
 
 __all__ = [

@@ -30,7 +30,7 @@ from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_cache import ClusterCache
 from rekindle_operator.cluster.pods import PodSeen, pod_seen
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.policies import policy_conditions, protection_status
+from rekindle_operator.policies import policy_conditions, policy_status_writer
 from rekindle_operator.webhook.policy_view import Impairment, avoided
 from rekindle_testing.operator_builders import make_class
 from testbed.simulated_kubelets import SimulatedKubelets
@@ -245,7 +245,7 @@ def test_when_the_webhook_is_away_pods_are_made_all_the_same_and_the_policy_says
     assert there
     application = known_application(webhook, running(), Place(restricted, "flights"))
     assert application.policy == f"{restricted}/all"
-    finding = policy_conditions.protected([protection_status.of_application(application)])
+    finding = policy_conditions.protected([policy_status_writer.of_application(application)])
     assert (finding.type, finding.holds) == ("Protected", False)
     assert finding.reason is ResourceReason.SIDECAR_MISSING
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.model.errors import InputError, RunError
-from rekindle_local import cached_files, class_archives, class_data_training, wheel_records
+from rekindle_local import cached_files, class_archives, class_data_training
 from rekindle_local.class_archives import ClassArchives
 from rekindle_local.spark_distribution import Distribution
 
@@ -142,8 +142,8 @@ def test_a_clone_whose_jar_is_not_what_the_wheel_contained_shares_nothing(tmp_pa
 
 def test_the_record_of_a_wheel_is_read_as_far_as_it_has_digests(tmp_path: Path) -> None:
     home = install(tmp_path / "a").spark_home
-    assert [file.path for file in wheel_records.read_record(home)] == sorted(JARS)
-    assert wheel_records.read_record(tmp_path) == ()
+    assert [file.path for file in class_archives.read_record(home)] == sorted(JARS)
+    assert class_archives.read_record(tmp_path) == ()
 
 
 @pytest.fixture

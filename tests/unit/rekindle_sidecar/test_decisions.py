@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError
 from rekindle.protocol import Heartbeat, store_paths
-from rekindle_sidecar import directive_retention, driver_liveness, record_precedence, unix_socket
+from rekindle_sidecar import driver_liveness, record_precedence, store_sync, unix_socket
 from rekindle_sidecar.driver_liveness import DriverLiveness
 from rekindle_sidecar.held_reports import ACKS_MAX, HeldReport, HeldReports
 from rekindle_sidecar.record_precedence import Precedence, Stamp
@@ -182,10 +182,10 @@ def test_an_open_long_poll_counts_as_being_heard_of_and_so_does_its_end() -> Non
 def test_directives_go_when_they_are_for_earlier_generations_or_long_acknowledged() -> None:
     directives = {**dict.fromkeys(range(1, 6), 1), **dict.fromkeys(range(6, 400), 2)}
     acks = range(1, 390)
-    old_directives, old_acks = directive_retention.choose(directives, acks, 2)
-    assert old_acks == set(range(1, 390 - directive_retention.ACKS_KEPT))
+    old_directives, old_acks = store_sync.choose(directives, acks, 2)
+    assert old_acks == set(range(1, 390 - store_sync.ACKS_KEPT))
     assert old_directives == old_acks
-    assert directive_retention.choose(directives, acks, 3) == (set(directives), set(acks))
+    assert store_sync.choose(directives, acks, 3) == (set(directives), set(acks))
 
 
 @given(
@@ -196,12 +196,12 @@ def test_directives_go_when_they_are_for_earlier_generations_or_long_acknowledge
 def test_what_the_driver_may_still_take_never_goes(
     directives: dict[int, int], acks: set[int], generation: int
 ) -> None:
-    old_directives, old_acks = directive_retention.choose(directives, acks, generation)
+    old_directives, old_acks = store_sync.choose(directives, acks, generation)
     for number in old_directives:
         assert directives[number] < generation or number in acks
     assert old_acks <= acks
     kept = acks - old_acks
-    assert len(kept) <= directive_retention.ACKS_KEPT
+    assert len(kept) <= store_sync.ACKS_KEPT
 
 
 def test_a_socket_that_a_killed_process_left_is_replaced_and_one_in_use_is_not(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rekindle_zookeeper.poll_handler import PollingHandler
+from rekindle_zookeeper.sessions import PollingHandler
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -9,7 +9,7 @@ import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
 import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
-/** A leg on which an aircraft carries delay over: what `rekindle_local.flights.carry_over` makes. */
+/** A leg on which an aircraft carries delay over: what `rekindle_local.flights.flight_queries` makes. */
 public final class Carried {
   public long time;
   public String tailnum;

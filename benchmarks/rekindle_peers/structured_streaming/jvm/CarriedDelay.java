@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 
 /**
  * Delay that an aircraft carries from leg to leg, with Structured Streaming's own state: what
- * `rekindle_local.flights.carry_over` is for pipelines, for comparisons with ordinary Spark.
+ * `rekindle_local.flights.flight_queries` is for pipelines, for comparisons with ordinary Spark.
  *
  * <p>`ReplaySource` gives rows in the order of event time, origin and sequence, so no leg of an
  * aircraft comes after a later one, and nothing has to wait for the watermark.

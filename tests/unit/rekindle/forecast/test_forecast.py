@@ -9,9 +9,8 @@ import pytest
 
 from rekindle.coordination import CoordinationState, domain_placement
 from rekindle.forecast import domain_forecasts, failure_models, node_arrivals, steady_state
-from rekindle.forecast.backlogs import Backlogs
 from rekindle.forecast.failure_models import Named
-from rekindle.forecast.failure_simulation import Arrival, Model, rehearse
+from rekindle.forecast.failure_simulation import Arrival, Backlogs, Model, rehearse
 from rekindle.forecast.node_arrivals import Fixed, Trace, Uniform
 from rekindle.forecast.outage_statistics import simulate
 from rekindle.model.errors import InputError

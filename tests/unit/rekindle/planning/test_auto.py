@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from rekindle import planning
 from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.planning import density_search, local_search
-from rekindle.planning.auto_solver import combined
 from rekindle.planning.density_search import best_density
 from rekindle.planning.greedy_selection import grown
 from rekindle.planning.lost_queries import sort_queries
 from rekindle.planning.problem_arrays import Instance, SolverBudget, from_problem
+from rekindle.planning.solver import combined
 from rekindle.planning.upper_bound import relax
 from rekindle_testing.problem_builders import dense_union, shared_by_pareto, shared_by_zipf
 

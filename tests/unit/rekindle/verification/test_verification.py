@@ -15,7 +15,7 @@ import pytest
 
 from rekindle import report, verification
 from rekindle.model.errors import InputError, RunError
-from rekindle.verification import figure_differences, sql_statements
+from rekindle.verification import batch_check, figure_differences
 from rekindle.verification.duckdb_engine import BatchEngine
 from rekindle_cli.commands.verify import verify
 from rekindle_testing import run_builders
@@ -360,7 +360,7 @@ def test_an_interruption_in_mid_query_is_a_keyboard_interrupt() -> None:
 
 def test_statements_are_split_at_their_headings() -> None:
     sql = "-- a remark\n-- prelude\nCREATE VIEW v AS SELECT 1;\n-- query: late-flights\nFROM v;\n"
-    assert sql_statements.split(sql) == sql_statements.Statements(
+    assert batch_check.split(sql) == batch_check.Statements(
         "CREATE VIEW v AS SELECT 1;", {"late-flights": "FROM v"}
     )
 
@@ -375,7 +375,7 @@ def test_statements_are_split_at_their_headings() -> None:
 )
 def test_statements_that_belong_to_no_query_are_refused(sql: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        sql_statements.split(sql)
+        batch_check.split(sql)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rekindle_local.flights.carry_over import CARRIED, CarryOver
+from rekindle_local.flights.flight_queries import CARRIED, CarryOver
 from rekindle_spark.operators import ValueState
 
 MORNING = datetime(2013, 1, 1, 12)

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rekindle.verification import sql_statements
+from rekindle.verification import batch_check
 from rekindle_local.flights import flight_data, flight_pipeline
 from rekindle_spark.operators import FINAL_WATERMARK, INITIAL_WATERMARK, row_hash
 from rekindle_spark.pipeline.steps import Pipeline, Step
@@ -125,7 +125,7 @@ def batch(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             source = steps[name].function
             rows = source.read(0, source.rows_at(YEAR_BEGIN + STREAM_DAYS * DAY))
             connection.register(name, rows)
-        connection.execute(sql_statements.split(SQL.read_text()).prelude)
+        connection.execute(batch_check.split(SQL.read_text()).prelude)
         yield connection
 
 
@@ -133,7 +133,7 @@ def batch(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def test_a_query_gives_what_a_batch_engine_gives(
     query: str, outputs: Mapping[str, pa.Table], batch: duckdb.DuckDBPyConnection
 ) -> None:
-    sql = sql_statements.split(SQL.read_text()).queries[query]
+    sql = batch_check.split(SQL.read_text()).queries[query]
     expected = batch.sql(sql).to_arrow_table()
     table = outputs[query]
     assert expected.schema.names == table.schema.names

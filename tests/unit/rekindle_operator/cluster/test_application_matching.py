@@ -21,7 +21,7 @@ from spark_objects import Body
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.cluster import application_matching, pods
 from rekindle_operator.cluster.pods import APPLICATION_LABEL
-from rekindle_operator.policies import protection_status
+from rekindle_operator.policies import policy_status_writer
 from rekindle_operator.policies.protection_reasons import ProtectionReason
 
 
@@ -271,7 +271,7 @@ def test_a_driver_that_nothing_names_belongs_to_no_application_and_is_told(drive
     registry = told(policy(), driver)
     assert registry.places() == frozenset()
     (nameless,) = registry.nameless("flights")
-    entry = protection_status.of_nameless(nameless)
+    entry = policy_status_writer.of_nameless(nameless)
     assert (entry.protected, entry.reason) == (False, "NameMissing")
     assert entry.message == (
         f"Driver {nameless.name} has no label with its name; give it rekindle.dev/application."
@@ -389,7 +389,7 @@ SECOND = objects.submitted_driver(start="t", second=9, **objects.protected())
 def test_what_is_wrong_is_said_with_a_reason(
     everything: tuple[Body, ...], footing: str | None, protected: bool, message: str | None
 ) -> None:
-    entry = protection_status.of_application(application(told(*everything)))
+    entry = policy_status_writer.of_application(application(told(*everything)))
     assert (entry.reason, entry.protected, entry.message) == (footing, protected, message)
     assert entry.name == "flights"
 

@@ -22,8 +22,7 @@ from rekindle_operator.cluster.pods import pod_seen
 from rekindle_operator.detection import node_detector
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
 from rekindle_operator.detection.detection_input import Leases
-from rekindle_operator.detection.detection_runner import DetectionRunner
-from rekindle_operator.detection.domain_avoidance import SILENT_NODES_MAX
+from rekindle_operator.detection.detection_runner import SILENT_NODES_MAX, DetectionRunner
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.detection.lease_timers import Timers
 from rekindle_operator.detection.node_detector import NodeInventory

@@ -6,7 +6,7 @@ import pytest
 
 from rekindle.protocol import NodeSeen, ProgressReport
 from rekindle_operator.cluster.pods import PodSeen
-from rekindle_operator.detection.driver_reports import KEPT_SECONDS, DriverSilence, hear
+from rekindle_operator.detection.detection_runner import KEPT_SECONDS, DriverSilence, hear
 
 
 def executor(number: int, node: str, **fields: Any) -> PodSeen:

@@ -1,6 +1,6 @@
 """Who of a policy recovers, where no more than some may at once."""
 
-from rekindle_operator.policies.concurrency_limit import RecoveryClaim, ahead
+from rekindle_operator.policies.concurrency_limiter import RecoveryClaim, ahead
 
 PLANNED = RecoveryClaim("flights/a", planned=True, since=20.0)
 OLDEST = RecoveryClaim("flights/b", planned=False, since=10.0)

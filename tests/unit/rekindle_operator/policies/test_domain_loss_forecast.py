@@ -11,7 +11,7 @@ from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol.store_paths import Place
-from rekindle_operator.controller.decision_cache import DecisionCache
+from rekindle_operator.controller.effects import DecisionCache
 from rekindle_operator.policies import domain_loss_forecast, policy_conditions
 from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 

@@ -82,6 +82,25 @@ def test_a_bug_of_ours_holds_up_no_pod() -> None:
     assert "the log of Rekindle's operator says why" in response["warnings"][0]
 
 
+@pytest.mark.parametrize("pod", [[], "pod", 7, {"metadata": {"labels": ["rekindle.dev/inject"]}}])
+def test_what_is_no_pod_asks_for_nothing(pod: Any) -> None:
+    assert answered(pod)[0].outcome == "passed"
+
+
+def test_a_pod_that_does_not_ask_is_not_looked_into() -> None:
+    class Broken:
+        def terms_of(self, pod: Any, namespace: str) -> None:
+            raise ZeroDivisionError(f"{len(pod)} {namespace}")
+
+    assert answered(new(objects.submitted_driver(), {}), Broken())[0].outcome == "passed"
+
+
+def test_a_pod_that_no_api_server_can_keep_gets_nothing() -> None:
+    found, response = answered(driver(schedulerName="x" * 3 * 2**19))
+    assert found.outcome == "refused"
+    assert "larger than 1.5 MiB" in response["warnings"][0]
+
+
 @pytest.mark.parametrize(
     "pod", [{}, {"spec": None}, {"metadata": None}, {"metadata": {"labels": {"spark-role": 1}}}]
 )
@@ -102,7 +121,6 @@ def test_pods_of_any_shape_are_allowed(pod: Body) -> None:
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
         review({}).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
         review({}, uid=7),
-        review([]),
     ],
 )
 def test_what_is_no_review_is_refused(body: bytes) -> None:

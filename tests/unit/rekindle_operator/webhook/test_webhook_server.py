@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry
 
 from rekindle.model.errors import InputError
 from rekindle_operator.webhook import certificate_issuer, webhook_server
-from rekindle_operator.webhook.certificate_files import Folder
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 from rekindle_operator.webhook.injector import Informed
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
+from rekindle_operator.webhook.webhook_setup import Folder
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02

@@ -12,10 +12,11 @@ from stores import cut, states
 from rekindle.model import record_format
 from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.settings import Settings
-from rekindle_spark.driver import driver_main, library_versions
+from rekindle_spark.driver import driver_main
 from rekindle_spark.driver.driver_main import DriverPlace
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.store import library_versions
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 Change = Callable[[pa.Table], pa.Table]

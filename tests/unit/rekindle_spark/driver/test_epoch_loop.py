@@ -88,9 +88,9 @@ class Late:
         self.loop.next_cut_at = NOW if due else NOW + 1.0
         monkeypatch.setattr("rekindle_spark.driver.epoch_loop.time.sleep", lambda _: None)
         monkeypatch.setattr(EpochLoop, "_cut", lambda _: self.cut())
-        monkeypatch.setattr("rekindle_spark.driver.source_prefetch.job_runner.start", self.start)
+        monkeypatch.setattr("rekindle_spark.driver.epoch_loop.job_runner.start", self.start)
         monkeypatch.setattr(
-            "rekindle_spark.driver.source_prefetch.job_runner.give_up", lambda *_: self.given_up
+            "rekindle_spark.driver.epoch_loop.job_runner.give_up", lambda *_: self.given_up
         )
 
     def cut(self) -> None:
@@ -238,7 +238,7 @@ def test_what_went_ahead_is_waited_for_and_its_memory_is_told_with_its_epochs(
     result = Result(True, 9.0, memory={"a": MemoryReading(1, 2, 3)}, stages=(stage(1.0),))
     answers = [None, result]
     monkeypatch.setattr(
-        "rekindle_spark.driver.source_prefetch.job_runner.poll", lambda *_: answers.pop(0)
+        "rekindle_spark.driver.epoch_loop.job_runner.poll", lambda *_: answers.pop(0)
     )
     taken = late.loop._result_ahead()
     assert taken.finished
@@ -253,7 +253,7 @@ def test_of_what_went_ahead_in_vain_only_the_memory_counts(monkeypatch: pytest.M
     late.poll()
     readings = {"a": MemoryReading(1, 2, 3)}
     result = Result(False, 9.0, memory=readings, stages=(stage(1.0),), reason="a step raised")
-    monkeypatch.setattr("rekindle_spark.driver.source_prefetch.job_runner.poll", lambda *_: result)
+    monkeypatch.setattr("rekindle_spark.driver.epoch_loop.job_runner.poll", lambda *_: result)
     taken = late.loop._result_ahead()
     assert (taken.finished, taken.memory, taken.stages) == (False, result.memory, ())
     assert late.told == [("job-failed", "a step raised")]

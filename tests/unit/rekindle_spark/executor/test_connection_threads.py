@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rekindle_local import process_sets
-from rekindle_spark.executor.connection_threads import ConnectionThreads
+from rekindle_spark.executor.host_socket import ConnectionThreads
 
 SECONDS_MAX = 60.0
 
@@ -135,7 +135,7 @@ caller.connect(place)
 def test_a_process_that_can_serve_none_any_more_ends(tmp_path: Path, harm: str, said: str) -> None:
     code = (
         "import socket, sys, threading\n"
-        "from rekindle_spark.executor.connection_threads import ConnectionThreads as Threads\n"
+        "from rekindle_spark.executor.host_socket import ConnectionThreads as Threads\n"
         "place = sys.argv[1]\n"
         "listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)\n"
         "listener.bind(place)\n"

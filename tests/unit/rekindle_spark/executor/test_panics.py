@@ -37,7 +37,7 @@ import rekindle_spark
 from rekindle.model.errors import StepError
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import host, host_scheduler, partition, sandbox
-from rekindle_spark.executor.connection_threads import ConnectionThreads
+from rekindle_spark.executor.host_socket import ConnectionThreads
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program

@@ -11,8 +11,7 @@ from s3_server import S3Server, serving
 from stores import FINISHED, cut, opened
 
 from rekindle_local.process_sets import await_condition
-from rekindle_spark.control import user_requests
-from rekindle_spark.control.user_requests import UserRequests
+from rekindle_spark.store import user_requests
 from rekindle_spark.store.checkpoint_store import (
     DRAIN_REQUEST,
     FINISH_REQUEST,
@@ -20,6 +19,7 @@ from rekindle_spark.store.checkpoint_store import (
     SAVEPOINT_REQUEST,
     CheckpointStore,
 )
+from rekindle_spark.store.user_requests import UserRequests
 from rekindle_store.local_files import LocalFiles
 
 PLACES = itertools.count()

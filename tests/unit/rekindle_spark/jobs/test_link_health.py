@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-from rekindle_spark.control.link_health import FORGOTTEN_SECONDS, Link, Links
 from rekindle_spark.driver.partition_table import Retained
 from rekindle_spark.jobs import job_results
 from rekindle_spark.jobs.job_specs import Specification
+from rekindle_spark.jobs.link_health import FORGOTTEN_SECONDS, Link, Links
 from rekindle_spark.spark.spark_gateway import Read, Task
 
 LIMIT = 15.0
