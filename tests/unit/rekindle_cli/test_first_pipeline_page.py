@@ -14,7 +14,7 @@ import pytest
 from rekindle_cli import command_line
 
 ROOT = Path(__file__).parents[3]
-PAGE, README = ROOT / "docs" / "first-pipeline.md", ROOT / "README.md"
+PAGE, OVERVIEW = ROOT / "docs" / "first-pipeline.md", ROOT / "docs" / "overview.md"
 # Lines that are indented by four are commands; a block behind them is what the last one prints.
 PART = re.compile(r"((?:^    \S[^\n]*\n)+)(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
 NEEDS_A_CLUSTER = "rekindle run "
@@ -72,11 +72,10 @@ def test_the_commands_of_the_page_work_as_they_stand(
     assert ran >= 10
 
 
-def test_the_pipeline_of_the_readme_runs_on_the_data_of_the_example(
+def test_the_pipeline_of_the_overview_runs_on_the_data_of_the_example(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first_screen = README.read_text(encoding="utf-8").partition("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", first_screen, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", OVERVIEW.read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     assert command_line.run(command_line.application, ["init", "."]) == 0
     Path("traffic.py").write_text(code, encoding="utf-8")
