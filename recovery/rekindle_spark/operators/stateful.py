@@ -43,9 +43,6 @@ from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMA
 from rekindle_spark.user_code import argument_checks, code_locations
 from rekindle_spark.user_code.poison_rows import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
-__all__ = ["Emitted", "KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
-
-
 Emitted = Mapping[str, Any] | tuple[Any, ...]
 
 
