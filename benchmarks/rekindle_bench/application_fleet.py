@@ -30,8 +30,6 @@ from rekindle.protocol import (
 from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import Connection
 
-__all__ = ["REPORT_SECONDS", "Fleet", "Member", "shape"]
-
 REPORT_SECONDS = 10.0
 NODES, NODE_PERCENT = 4, 400.0
 PARTITION_PERCENT = 2.0

@@ -14,8 +14,6 @@ from rich.table import Table
 
 from rekindle_local.demo import demo_evidence
 
-__all__ = ["COMMIT", "RUNS_MIN", "VERSION", "Bar", "of_median", "save", "show", "write"]
-
 VERSION = 1
 # Of when the benchmark began: another may be made while it runs.
 COMMIT = demo_evidence.commit()

@@ -21,8 +21,6 @@ from rekindle_bench.bar_results import Bar
 from rekindle_bench.saturated_run import CHECKPOINT_SECONDS, SaturatedRun, Way
 from rekindle_local.flights import flight_data
 
-__all__ = ["Reading", "count", "measure"]
-
 PERCENT_MAX = 1.5
 WAY = Way("all on", "always", "always", CHECKPOINT_SECONDS)
 

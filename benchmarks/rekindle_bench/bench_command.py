@@ -18,8 +18,6 @@ from rekindle_local import failure_schedule
 from rekindle_local.failure_schedule import Schedule
 from rekindle_local.local_nodes import CPU_QUOTA, CPU_QUOTA_MIN
 
-__all__ = ["bench"]
-
 SEEDS_MAX = 100  # two runs of three minutes for each
 WORKERS_MINUTES = 5.0
 STUDY_SEEDS_MAX = 10_000

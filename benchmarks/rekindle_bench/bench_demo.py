@@ -9,8 +9,6 @@ from rekindle_bench import enforcement
 from rekindle_bench.enforcement import Enforce
 from rekindle_cli import cli_options
 
-__all__ = ["demo"]
-
 SEEDS_MAX = 100  # two minutes for each
 
 

@@ -15,8 +15,6 @@ from rekindle_local.failure_schedule import Schedule
 from rekindle_local.local_nodes import CPU_QUOTA
 from rekindle_peers.peer_table import PEERS
 
-__all__ = ["SYSTEMS", "Contest", "in_turn"]
-
 SYSTEMS = (*cli_options.STRATEGIES, *PEERS)
 
 

@@ -26,8 +26,6 @@ from rekindle_bench.contest_order import Contest
 from rekindle_bench.recovery_runs import RecoveryRun
 from rekindle_cli.cli_options import STRATEGIES
 
-__all__ = ["FILE", "Earlier", "keep", "read"]
-
 FILE = "recovery.json"
 Seed = Annotated[int, msgspec.Meta(ge=0)]
 Record = dict[str, Any]

@@ -26,8 +26,6 @@ from rekindle_local.coordinator_process import CoordinatorProcess
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import connect
 
-__all__ = ["measure"]
-
 MEMORY_MEGABYTES_MAX = 512
 CORES_MAX = 0.5
 # of the 2 s from a reset connection to the acknowledgement; an epoch of 1 s is the driver's

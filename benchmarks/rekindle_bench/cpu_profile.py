@@ -26,8 +26,6 @@ from rekindle_bench.thread_cpu import cpu_by_kind
 from rekindle_local.flights import flight_data
 from rekindle_spark.executor import stack_sampler
 
-__all__ = ["measure"]
-
 FUNCTIONS_SHOWN = 25
 HOST = "host"
 

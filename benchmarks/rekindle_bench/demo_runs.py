@@ -20,8 +20,6 @@ from rekindle_cli.report_html import report_text
 from rekindle_local.demo import demo_run
 from rekindle_local.demo.demo_scenario import DemoOptions, shown
 
-__all__ = ["DemoRun", "bars", "measure"]
-
 # A run is to be over so soon on a quiet machine.
 SECONDS_MAX = 120.0
 # Of the time that is looked at, by how much the demo and the witness may differ.

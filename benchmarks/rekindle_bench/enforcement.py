@@ -7,8 +7,6 @@ import typer
 
 from rekindle.model.errors import RunError
 
-__all__ = ["Enforce", "enforce"]
-
 Enforce = Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")]
 
 

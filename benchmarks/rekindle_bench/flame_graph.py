@@ -13,8 +13,6 @@ from html import escape
 from rekindle_cli.report_html import svg_picture
 from rekindle_cli.report_html.node_timeline import PIXELS_PER_SIGN
 
-__all__ = ["draw"]
-
 WIDTH = 1160.0
 ROW_PIXELS, ROWS_MAX = 18, 40
 NARROWEST_PIXELS = 0.5

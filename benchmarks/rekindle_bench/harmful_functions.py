@@ -21,8 +21,6 @@ from rekindle_bench.bar_results import Bar
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.flights import flight_data
 
-__all__ = ["HARMS", "lags", "measure", "percentile"]
-
 Event = Mapping[str, Any]
 
 # What a function does, by its name.

@@ -17,8 +17,6 @@ from rekindle.model.errors import RunError
 from rekindle_local.demo import demo_run
 from rekindle_local.demo.demo_scenario import DemoOptions
 
-__all__ = ["Slowdown", "measure", "slowdown"]
-
 EPOCHS_MIN = 3
 
 Event = Mapping[str, Any]

@@ -12,8 +12,6 @@ from html import escape
 from rekindle_cli.report_html import report_style, svg_picture, time_axis
 from rekindle_cli.report_html.time_axis import TimeScale
 
-__all__ = ["Curve", "draw"]
-
 LEFT, RIGHT, WIDTH, HEIGHT, AXIS_PIXELS = 56, 1080, 1120, 380, 40
 COLOURS = 5
 STYLE = "\n".join(

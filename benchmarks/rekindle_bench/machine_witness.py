@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PERIOD_SECONDS", "busy_programs", "short_seconds", "witness"]
-
 PERIOD_SECONDS = 0.1
 # What the witness wants in each period.
 WANTED_SECONDS = 0.01

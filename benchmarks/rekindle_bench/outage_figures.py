@@ -15,8 +15,6 @@ from rekindle.model.run_events import Event
 from rekindle.report import THETA, Inputs, availability, lag, weighted
 from rekindle.report.availability import Availability
 
-__all__ = ["alone", "before_failure", "curve", "figures"]
-
 BEFORE_SECONDS, SAMPLE_SECONDS = 20.0, 0.5
 
 Points = list[tuple[float, float]]

@@ -26,8 +26,6 @@ from rekindle_bench.saturated_run import CHECKPOINT_SECONDS, SaturatedRun, Way
 from rekindle_local.flights import flight_data
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["measure"]
-
 NEVER_SECONDS = 86_400
 INTERVALS_SECONDS = (1, 2, 5, 10, 30)
 EPOCH_ROWS = (10_000, 30_000, 100_000, 300_000)

@@ -27,8 +27,6 @@ from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import commit_segments
 
-__all__ = ["BEHIND", "FEW", "Start", "measure", "write_store"]
-
 FEW = 1_000
 MEMORY_BYTES_MAX = 512 * 2**20
 TIME_RATIO_MAX, MEMORY_RATIO_MAX = 2.0, 1.2

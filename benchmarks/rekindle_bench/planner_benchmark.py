@@ -28,8 +28,6 @@ from rekindle_bench import bar_results
 from rekindle_bench.bar_results import Bar
 from rekindle_testing import problem_builders
 
-__all__ = ["measure", "renew"]
-
 MIB_MAX = 1_024
 EXACT_MEAN_MIN, EXACT_WORST_MIN = 0.995, 0.97
 EXACT_CASES, EXACT_SECONDS = 24, 20.0

@@ -15,8 +15,6 @@ from statistics import fmean
 from rekindle import planning
 from rekindle_testing.problem_builders import Sharing, shared_by_frequency
 
-__all__ = ["FIG16", "RESOURCE_SHARES", "SOLVERS", "Setting", "SolverCurve", "compare"]
-
 QUERIES = 18
 RESOURCE_SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 SOLVERS = ("dp", "auto", "best-density", "operator-centric")

@@ -30,8 +30,6 @@ from rekindle_peers import peer_starters
 from rekindle_peers.peer_scenario import PeerTrial
 from rekindle_peers.peer_table import PEERS
 
-__all__ = ["check", "measure", "picture"]
-
 # The rate with which the calibration of the first seed begins.
 FIRST_ROWS_PER_SECOND = 30_000.0
 

@@ -33,8 +33,6 @@ from rekindle_peers.freshness import Commits
 from rekindle_peers.peer_run import PeerOutcome
 from rekindle_peers.peer_scenario import PeerTrial
 
-__all__ = ["HALVINGS_MAX", "RecoveryRun", "halvings_to", "peer", "rekindle", "restored"]
-
 Perform = Callable[[str, PeerTrial, Path, peers.Show], PeerOutcome]
 
 # Structured Streaming sustains a 32nd of Rekindle's rate; two halves more for slower days.

@@ -20,16 +20,6 @@ from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.spark_cluster import LocalCluster
 from rekindle_spark.spark import jvm_build
 
-__all__ = [
-    "CHECKPOINT_SECONDS",
-    "FLOOD_ROWS_PER_SECOND",
-    "SaturatedRun",
-    "Way",
-    "cluster",
-    "follow",
-    "start",
-]
-
 NODES = 2
 SEED = 1
 ROWS_PER_EPOCH = 100_000

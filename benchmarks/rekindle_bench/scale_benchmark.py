@@ -26,8 +26,6 @@ from rekindle_bench.thread_cpu import PYTHON, cpu_by_kind
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["measure"]
-
 PIPELINE = '''"""Windows over a few sources, as many as make up the partitions that are wanted."""
 
 from rekindle_spark.pipeline.steps import Pipeline, count

@@ -34,8 +34,6 @@ from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.flights import flight_data
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["Life", "lives", "measure"]
-
 PIPELINE = '''"""Two sources, a window, the top of it."""
 
 import pyarrow.compute as pc

@@ -12,8 +12,6 @@ from rekindle.verification import row_differences
 from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
 from rekindle_local import stored_records
 
-__all__ = ["count_bad"]
-
 DAY = 86_400_000_000
 ANSWERS = {
     "late-by-day": "FROM days",

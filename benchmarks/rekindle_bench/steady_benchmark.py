@@ -27,8 +27,6 @@ from rekindle_peers import freshness, peer_starters
 from rekindle_peers.freshness import Commits
 from rekindle_peers.peer_starters import EPOCH_SECONDS, NodeSize, PeerWork
 
-__all__ = ["SYSTEMS", "measure"]
-
 SYSTEMS = tuple(peer_starters.CONTENDERS)
 SIZE = NodeSize(nodes=2, cpu_quota=0.6, slots=2)
 ONE_QUERY = "destination-weeks"

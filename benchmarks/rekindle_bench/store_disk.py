@@ -22,8 +22,6 @@ from rekindle_bench.bar_results import Bar, write
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
 
-__all__ = ["Rates", "claim_bytes", "computed", "disk_bytes", "measure"]
-
 HOUR_SECONDS = 3_600.0
 # As the chart's zoo.cfg has them; a test compares.
 LOG_BYTES, PREALLOCATED_BYTES, SNAPSHOTS_KEPT = 131_072 << 10, 16_384 << 10, 3

@@ -20,8 +20,6 @@ from rekindle_cli.report_html.charts import ChartLine
 if TYPE_CHECKING:
     from rekindle_bench.planner_study import SolverCurve
 
-__all__ = ["show"]
-
 
 def show(seeds: Sequence[int], picture: Path | None, *, as_json: bool) -> None:
     """Run a study and print its figures; a topology for each seed."""

@@ -20,8 +20,6 @@ from typing import Any
 from rekindle_bench.bar_results import RUNS_MIN, Bar, of_median
 from rekindle_cli.cli_options import STRATEGIES
 
-__all__ = ["FLINK", "OURS", "bars", "counted", "ratios"]
-
 RATIO_MAX = 0.35
 BOUND_RATIO_MAX = 1.15
 FIRST_PLAN_EPOCHS_MAX = 2

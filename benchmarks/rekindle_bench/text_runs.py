@@ -16,8 +16,6 @@ from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.spark_cluster import LocalCluster
 from rekindle_spark.spark import jvm_build
 
-__all__ = ["cluster", "prepared", "started"]
-
 
 def cluster(nodes: int, directory: Path, **options: Any) -> LocalCluster:
     """Make a cluster of so many nodes without quotas, below `directory`; it starts on entry."""

@@ -9,8 +9,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["PYTHON", "cpu_by_kind"]
-
 PYTHON = "Python"
 ENDED = "ended threads"
 # How the names of a JVM's threads begin, and what these do.

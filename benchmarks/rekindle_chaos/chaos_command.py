@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rekindle_chaos.sabotage import Sabotage
     from rekindle_chaos.trials import ChaosTrial
 
-__all__ = ["chaos"]
 
 SEEDS, SEEDS_MAX = "1..5", 10_000
 MINUTES = 1.0

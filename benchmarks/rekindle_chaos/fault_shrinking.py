@@ -7,8 +7,6 @@ Pure but for the question whether a trial fails, which takes a run each. Zeller 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-__all__ = ["shortest"]
-
 Item = TypeVar("Item")
 
 

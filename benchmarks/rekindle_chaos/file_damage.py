@@ -12,8 +12,6 @@ import random
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cut_checkpoint", "flip", "flip_exchange", "flip_state"]
-
 CUT_BYTES = 5
 
 

@@ -28,8 +28,6 @@ from rekindle_local import process_sets
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_store import commit_log, store_files
 
-__all__ = ["LatePut"]
-
 LOOK_SECONDS = 0.05
 # A checkpoint may not be due while something is behind.
 WAIT_SECONDS_MAX = 30.0

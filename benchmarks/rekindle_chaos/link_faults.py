@@ -17,8 +17,6 @@ from rekindle_local.daemons import Daemon
 from rekindle_local.local_nodes import NODES_MAX
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["ClusterLinks", "LinkedCluster", "check_possible", "in_group"]
-
 GROUPS_FROM = 1_000_000
 TOOLS = ("setpriv", "iptables")
 COMMAND_SECONDS_MAX = 10.0

@@ -17,8 +17,6 @@ from rekindle_chaos import step_schemas, trial_sql
 from rekindle_chaos.trials import LOOKED_UP_EVERY, ChaosTrial, ScaleStep
 from rekindle_local import stored_records
 
-__all__ = ["Counts", "check"]
-
 
 @dataclass(slots=True)
 class Counts:

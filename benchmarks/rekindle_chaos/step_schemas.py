@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from rekindle_chaos import trials
 from rekindle_chaos.trials import Step
 
-__all__ = ["Shape", "of", "of_all"]
-
 SOURCE = {"at": "time", "key": "text", "code": "whole", "value": "whole"}
 RESULTS = {"count": "whole", "sum": "whole", "min": "whole", "max": "whole", "mean": "number"}
 

@@ -32,8 +32,6 @@ from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["Harm"]
-
 SLOW_STOPPED_SECONDS, SLOW_RUNNING_SECONDS = 0.4, 0.1
 RETRY_SECONDS = 1.0
 NEED_A_DRIVER = ("store-away", "usurp-driver", "late-put", "lookup-away")

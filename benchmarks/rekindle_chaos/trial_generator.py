@@ -13,17 +13,6 @@ from rekindle_chaos import step_schemas, trials
 from rekindle_chaos.step_schemas import Shape
 from rekindle_chaos.trials import ChaosTrial, Fault, Step
 
-__all__ = [
-    "FIRST_KINDS",
-    "KINDS",
-    "LINK_KINDS",
-    "LOSES_CHECKPOINT",
-    "PROCESS_KINDS",
-    "WHAT",
-    "draw",
-    "known",
-]
-
 NODES = 4
 SECONDS_BEFORE_HARM = 6.0
 STEPS = ("filter", "scale", "window", "window", "top", "rises", "join", "union")

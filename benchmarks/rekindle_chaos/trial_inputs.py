@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 
 from rekindle_chaos.trials import ChaosTrial
 
-__all__ = ["path", "write"]
-
 BEGIN = 1_600_000_000 * 1_000_000
 GAP_MICROSECONDS = 1_000_000
 NULLS = 0.02

@@ -29,8 +29,6 @@ from rekindle_chaos import (
 from rekindle_chaos.trials import ChaosTrial, Fault, ScaleStep, TrialSource
 from rekindle_spark.pipeline import program
 
-__all__ = ["read"]
-
 ROWS = 10
 OWN_SETTINGS = ("nodes_expected", "rows_per_second")
 REMEDY = "mend it, or give a file that `rekindle chaos` has written"

@@ -19,8 +19,6 @@ from rekindle_spark.operators import Aggregate, StatefulOperator
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Stream
 
-__all__ = ["DIRECTORY", "LOOKUP", "RAISE", "build", "pipeline"]
-
 DIRECTORY = "REKINDLE_CHAOS_DIRECTORY"
 RAISE, LOOKUP = "raise", "lookup-away"
 TYPES = {

@@ -11,8 +11,6 @@ from rekindle.verification import row_differences
 from rekindle_chaos.trial_run import TrialVerdict
 from rekindle_chaos.trials import Fault
 
-__all__ = ["line", "schedule", "summary"]
-
 
 def summary(
     verdicts: Sequence[TrialVerdict], commit: str, machine: Any, sabotage: str | None = None

@@ -30,8 +30,6 @@ from rekindle_local.local_provisioning import Provisioning
 from rekindle_local.spark_cluster import LocalCluster
 from rekindle_spark.spark import jvm_build
 
-__all__ = ["TrialMachines", "TrialVerdict", "machines", "run"]
-
 POLL_SECONDS = 0.05
 # what has come to an end sooner or later is no failure: the machine may be slow
 LIMIT_SECONDS = 300.0

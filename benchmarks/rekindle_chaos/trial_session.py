@@ -20,8 +20,6 @@ from rekindle_chaos.trial_run import TrialMachines, TrialVerdict
 from rekindle_chaos.trials import ChaosTrial, Fault
 from rekindle_local.demo import demo_evidence
 
-__all__ = ["Session"]
-
 SHRINKING_RUNS_MAX = 8
 
 

@@ -12,8 +12,6 @@ from rekindle_chaos import step_schemas, trial_inputs, trials
 from rekindle_chaos.step_schemas import Shape
 from rekindle_chaos.trials import ChaosTrial, Step
 
-__all__ = ["create", "letters_of", "tables"]
-
 SECOND = 1_000_000
 FUNCTIONS = {
     "sum": "sum({0})::BIGINT",

@@ -12,26 +12,6 @@ from msgspec import Meta
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "LOOKED_UP_EVERY",
-    "ChaosTrial",
-    "Fault",
-    "Filter",
-    "Join",
-    "Pick",
-    "Rises",
-    "ScaleStep",
-    "Sink",
-    "Step",
-    "TopStep",
-    "TrialSource",
-    "Union",
-    "WindowStep",
-    "inputs",
-    "load",
-    "serialize",
-]
-
 TRIAL_VERSION = 1
 # Of a step with dead letters the rows whose column is a multiple of it are looked up.
 LOOKED_UP_EVERY = 97

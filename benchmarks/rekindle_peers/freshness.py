@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Commits", "ReflectedRows", "fewest_epochs", "lags", "rows_per_second"]
-
 SAMPLE_SECONDS = 0.05
 
 Event = Mapping[str, Any]

@@ -19,20 +19,6 @@ from statistics import fmean, median
 from rekindle.report import THETA, lag
 from rekindle_peers.freshness import ReflectedRows
 
-__all__ = [
-    "COMMITS_MIN",
-    "fall",
-    "growths",
-    "late",
-    "level",
-    "limits",
-    "settled_since",
-    "since",
-    "sustained",
-    "waits",
-    "worst",
-]
-
 # Fewer commits make no line.
 COMMITS_MIN = 4
 # Lags of batches vary by a fifth from one to the next: four of them make a line whose slope is

@@ -19,8 +19,6 @@ from rekindle.model.errors import RunError
 from rekindle_local.demo import demo_evidence
 from rekindle_local.flights import row_arrivals
 
-__all__ = ["PeerRun", "Tables", "input_record", "write", "write_outputs"]
-
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:

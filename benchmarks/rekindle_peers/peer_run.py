@@ -25,8 +25,6 @@ from rekindle_peers.peer_scenario import PeerScenario, PeerTrial
 from rekindle_peers.peer_starters import PeerWork
 from rekindle_peers.peer_table import PEERS, Peer
 
-__all__ = ["PeerOutcome", "Show", "perform"]
-
 PLACE = Place("bench", "flights")
 
 Show = Callable[[dict[str, Any]], None]

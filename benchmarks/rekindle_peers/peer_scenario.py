@@ -24,8 +24,6 @@ from rekindle_peers import freshness, lateness
 from rekindle_peers.freshness import Commits
 from rekindle_peers.peer_table import Peer
 
-__all__ = ["PeerScenario", "PeerTrial"]
-
 POLL_SECONDS = 0.1
 JUDGE_SECONDS = 2.0
 BACK_SECONDS_MAX = 300.0

@@ -32,17 +32,6 @@ from rekindle_peers.flink.flink_cluster import FlinkCluster, Scheduler
 from rekindle_peers.structured_streaming import replay_jar
 from rekindle_spark.spark import jvm_build
 
-__all__ = [
-    "CONTENDERS",
-    "EPOCH_SECONDS",
-    "SHARED",
-    "NodeSize",
-    "PeerWork",
-    "check",
-    "machines",
-    "start",
-]
-
 SEED = 1
 SHARED = "structured-streaming-shared"
 EPOCH_SECONDS = 1.0

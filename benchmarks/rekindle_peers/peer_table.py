@@ -16,8 +16,6 @@ from rekindle_peers.peer_evidence import Tables
 from rekindle_peers.peer_starters import NodeSize
 from rekindle_peers.structured_streaming import streaming_evidence as of_structured_streaming
 
-__all__ = ["PEERS", "Peer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:

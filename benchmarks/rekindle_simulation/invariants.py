@@ -21,9 +21,6 @@ from rekindle.model.settings import DOMAINS, Policy
 from rekindle.protocol import PlanOrder
 from rekindle_simulation.simulated_nodes import CAPACITY_PERCENT
 
-__all__ = ["Broken", "Invariants"]
-
-
 # a sidecar waits for 20 s, and its driver asks it again every second
 LEADERLESS_SECONDS_MAX = 15.0
 

@@ -25,8 +25,6 @@ from rekindle_simulation.simulated_sidecars import PLACE
 from rekindle_simulation.simulated_store import SimulatedOutage, SimulatedStore
 from rekindle_simulation.simulated_world import SimulatedWorld
 
-__all__ = ["QUIET_AT", "Faults"]
-
 CALM_SECONDS, QUIET_AT = 15.0, 90.0
 FAULTS_MAX = 6
 # what may be lost, the more often it is named the likelier

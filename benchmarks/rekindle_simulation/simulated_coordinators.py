@@ -36,8 +36,6 @@ from rekindle_simulation.simulated_store import (
 from rekindle_simulation.simulated_world import SimulatedWorld
 from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
-__all__ = ["Coordinator"]
-
 STEP_SECONDS = 1.0
 AWAITED_SECONDS = 10.0
 STATISTICS = protocol.StatisticsReport.__name__

@@ -44,8 +44,6 @@ from rekindle_simulation.simulated_store import SimulatedStore
 from rekindle_simulation.simulated_world import SimulatedWorld
 from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
-__all__ = ["SimulatedDriver", "SimulatedPipeline"]
-
 STEP_SECONDS = 1.0
 CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2

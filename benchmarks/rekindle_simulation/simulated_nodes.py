@@ -10,14 +10,6 @@ from functools import partial
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle_simulation.simulated_world import SimulatedWorld
 
-__all__ = [
-    "CAPACITY_PERCENT",
-    "DOMAINS_OF_NODES",
-    "SimulatedCheckpointStore",
-    "SimulatedMachines",
-    "SimulatedNode",
-]
-
 CAPACITY_PERCENT = 100.0
 # node -> failure domain, as the provider knows it and the driver does not
 DOMAINS_OF_NODES = {"n0": "a", "n1": "a", "n2": "b", "n3": "b"}

@@ -15,8 +15,6 @@ from rekindle.protocol import Directive, Heartbeat, Report, store_paths
 from rekindle_simulation.simulated_store import Expired, SimulatedOutage, SimulatedStore
 from rekindle_simulation.simulated_world import SimulatedWorld
 
-__all__ = ["PLACE", "SimulatedSidecar", "sequence_of"]
-
 PLACE = store_paths.Place("default", "application")
 PATHS = {
     protocol.TopologyReport: store_paths.TOPOLOGY,

@@ -7,8 +7,6 @@ not at all, a session ends some time after its owner was last heard, and its rec
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Expired", "SimulatedConflict", "SimulatedOutage", "SimulatedStore"]
-
 SESSION_SECONDS = 10.0
 # what is written after a restore has another version than anything before it
 RESTORED_VERSIONS = 1_000_000

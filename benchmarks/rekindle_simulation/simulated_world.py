@@ -9,8 +9,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["SimulatedWorld"]
-
 TRACE_LENGTH_MAX = 400
 
 

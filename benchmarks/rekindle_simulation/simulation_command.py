@@ -21,8 +21,6 @@ from rekindle_simulation import simulation_run
 from rekindle_simulation.simulation_run import SeedOutcome
 from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
-__all__ = ["sim"]
-
 SEEDS_MAX = 1_000_000
 TOGETHER = 20
 TRACE_LINES = 40

@@ -26,8 +26,6 @@ from rekindle_simulation.simulated_store import SimulatedStore
 from rekindle_simulation.simulated_world import SimulatedWorld
 from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
-__all__ = ["SeedOutcome", "places_by_domain", "run"]
-
 SETTLED_SECONDS_MAX = 150.0
 LOOK_SECONDS = 1.0
 NODES = 4

@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["SimulationSabotage"]
-
 
 class SimulationSabotage(StrEnum):
     """What is broken.

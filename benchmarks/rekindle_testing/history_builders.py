@@ -27,8 +27,6 @@ from rekindle.history.history_steps import (
 )
 from rekindle.history.operations import CHANNELS, FIXED, Operation, Value
 
-__all__ = ["REFERENCE", "REPLAY", "simulate"]
-
 REFERENCE, REPLAY = "reference", "replay"
 SNAPSHOT_CHANCE = 0.1
 FAILURE_CHANCE = 0.15

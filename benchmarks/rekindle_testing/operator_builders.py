@@ -29,8 +29,6 @@ from rekindle_operator.api.recovery_status import (
     RecoveryStatus,
 )
 
-__all__ = ["CREATED", "longest_story", "make_class", "make_policy", "policy_object"]
-
 CREATED = datetime(2026, 11, 21, 17, 14, 51, tzinfo=UTC)
 SELECTS_ALL: dict[str, Any] = {"sparkApplications": {"labelSelector": {}}}
 

@@ -7,14 +7,6 @@ from numpy.typing import NDArray
 
 from rekindle.model.plan_problem import PartitionCost, Problem, QueryDemand
 
-__all__ = [
-    "Sharing",
-    "dense_union",
-    "shared_by_frequency",
-    "shared_by_pareto",
-    "shared_by_zipf",
-]
-
 PARTITIONS_PER_QUERY = (10, 200)
 PRIORITIES = (1, 10)
 CPU_PERCENT = (0.5, 5.0)

@@ -19,8 +19,6 @@ from rekindle import report, verification
 from rekindle.model import run_events
 from rekindle.model.run_events import Event
 
-__all__ = ["EPOCH_SECONDS", "LATENCY_SECONDS", "BuiltRun", "BuiltScenario", "make", "write"]
-
 EPOCH_SECONDS = 1.0
 LATENCY_SECONDS = 0.25
 RESTORE_SECONDS = 1.5

@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["UnreadSource", "watched_flushes"]
-
 
 @contextmanager
 def watched_flushes() -> Iterator[list[Path]]:

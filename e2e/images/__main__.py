@@ -18,8 +18,6 @@ from rekindle_cli import cli_options
 from testbed import environment_faults
 from testbed.exit_codes import exit_code
 
-__all__ = ["main"]
-
 EXAMPLE = "Example: python -m images build spark"
 
 

@@ -23,8 +23,6 @@ from packaging.version import InvalidVersion, Version
 from images import locking
 from rekindle.model.errors import InputError
 
-__all__ = ["Advisories", "Finding", "Package", "audit", "of_document", "of_locks", "read"]
-
 PYPI, MAVEN = "PyPI", "Maven"
 AGE_DAYS_MAX = 14
 RECORD_BYTES_MAX = 16 << 20

@@ -17,8 +17,6 @@ from rekindle.model.errors import InputError
 from testbed import environment_faults
 from testbed.program_runs import run
 
-__all__ = ["OPERATOR", "SPARK", "Base", "lacking", "make", "python_version"]
-
 SUITE = "bookworm"
 SOURCES = (
     "/etc/apt/sources.list",

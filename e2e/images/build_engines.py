@@ -16,8 +16,6 @@ from pathlib import Path
 from images import image_programs
 from rekindle.model.errors import InputError
 
-__all__ = ["BuildEngine", "find", "find_name"]
-
 # The engines by their preference, and the Debian packages that have them.
 PACKAGES = {"buildah": "buildah", "podman": "podman", "docker": "docker.io"}
 NAMES = tuple(PACKAGES)

@@ -9,8 +9,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = ["Layer", "file", "layers", "shown"]
-
 SHOWN_MAX = 90
 # What comes of content that has another form.
 _OTHERWISE_MADE = (AttributeError, LookupError, TypeError, ValueError)

@@ -30,8 +30,6 @@ from rekindle.model.errors import InputError, RunError
 from testbed import environment_faults, test_programs, workshops
 from testbed.program_runs import run
 
-__all__ = ["IMAGES", "Built", "Image", "build", "check_pinned", "digest", "lacking"]
-
 ROOT = Path(__file__).parents[2]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
 KEPT = 2

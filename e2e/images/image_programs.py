@@ -10,8 +10,6 @@ from pathlib import Path
 
 from testbed import program_runs
 
-__all__ = ["run", "where_is"]
-
 # Pulling a base, or all packages, over a slow network takes many minutes.
 SECONDS_MAX = 3_600.0
 

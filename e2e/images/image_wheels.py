@@ -17,8 +17,6 @@ from rekindle.model.errors import InputError
 from rekindle_spark.spark import jvm_build
 from testbed.program_runs import run
 
-__all__ = ["build_own", "check_version", "download", "link_or_copy", "requirements"]
-
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 SOURCES = ("recovery", "operator")
 READ_SECONDS_MAX = 60.0

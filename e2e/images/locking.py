@@ -17,8 +17,6 @@ from images import image_programs, image_wheels
 from rekindle.model.errors import InputError
 from testbed import program_runs as testbed_programs
 
-__all__ = ["BUILD", "EXTRAS", "folder", "locked", "normal", "write"]
-
 # A lock is named by the extra that it is for. Python 3.11 is the oldest that Rekindle runs on.
 EXTRAS = ("run", "operator")
 BUILD = "build"

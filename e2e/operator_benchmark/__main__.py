@@ -13,8 +13,6 @@ from operator_benchmark.cluster_layout import ClusterSize
 from rekindle_cli import cli_options
 from testbed.exit_codes import exit_code
 
-__all__ = ["main"]
-
 EXAMPLE = "Example: python -m operator_benchmark operator --nodes 1000 --pods 20000 --policies 200"
 
 

@@ -31,8 +31,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_bench.application_fleet import NAMES, REPORT_SECONDS, Member, shape
 from rekindle_zookeeper import Connection
 
-__all__ = ["BenchmarkDrivers"]
-
 SILENCE_STEP_SECONDS = 5.0
 NODE_PERCENT = 100.0
 WAIT_SECONDS = 0.2

@@ -21,8 +21,6 @@ from rekindle.model.errors import RunError
 from testbed.control_plane import ControlPlane
 from testbed.test_programs import ETCD
 
-__all__ = ["address", "stored", "write"]
-
 Body = dict[str, Any]
 # etcd takes no more in one transaction
 BATCH = 128

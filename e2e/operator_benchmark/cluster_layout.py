@@ -13,24 +13,6 @@ from rekindle.model.errors import InputError
 from rekindle.protocol.store_paths import Place
 from testbed import node_objects
 
-__all__ = [
-    "CLASS",
-    "ZONES",
-    "ClusterSize",
-    "ExecutorPlace",
-    "Spark",
-    "applications",
-    "driver_pod",
-    "executor_pod",
-    "namespaces",
-    "node_name",
-    "other_pod",
-    "others",
-    "policy",
-    "recovery_class",
-    "zone_of",
-]
-
 Body = dict[str, Any]
 ZONES = 5
 CLASS = "default"

@@ -24,8 +24,6 @@ from testbed.kubelet_state import Kubelet, settle
 from testbed.node_heartbeats import NodeHeartbeats
 from testbed.node_objects import NodeShape, PodContainer
 
-__all__ = ["Crowd"]
-
 WORKERS = 16
 LEASE_INTERVALS = 4
 ACCOUNT_SECONDS_MAX = SERVED_SECONDS_MAX = 60.0

@@ -33,8 +33,6 @@ from rekindle_zookeeper import Connection, connect
 from testbed.control_plane import ControlPlane
 from testbed.test_programs import CONTROLLER_MANAGER, SCHEDULER
 
-__all__ = ["ScaleSettings", "measure"]
-
 DEFINITIONS = Path(__file__).parents[2] / "crds"
 HOME = "default"
 LEASE_INTERVALS = 2

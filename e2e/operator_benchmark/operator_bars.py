@@ -6,8 +6,6 @@ from typing import Any
 
 from rekindle_bench.bar_results import Bar
 
-__all__ = ["last_line", "operator_bars", "spread"]
-
 MEMORY_MEGABYTES_MAX = 512
 CORES_MAX = 0.2
 REPORT_SECONDS_MAX = 2.0

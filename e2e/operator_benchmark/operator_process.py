@@ -16,8 +16,6 @@ from rekindle_local import process_sets
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.process_reaper import ProcessReaper
 
-__all__ = ["OperatorProcess"]
-
 START_SECONDS_MAX = 600.0
 NAME = "operator"
 

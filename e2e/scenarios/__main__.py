@@ -23,7 +23,6 @@ from testbed.exit_codes import exit_code
 if TYPE_CHECKING:
     from scenarios.scenario_selection import SelectedRun
 
-__all__ = ["main"]
 
 BOOK = "book"
 FOLDER = Path("e2e-report")

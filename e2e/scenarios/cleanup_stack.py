@@ -8,8 +8,6 @@ from http import HTTPStatus
 
 from testbed import test_programs
 
-__all__ = ["attempt"]
-
 
 def attempt(what: str, action: Callable[[], object]) -> None:
     """Do something, `what` in words; a failure is said, as the rest is to be done all the same.

@@ -22,8 +22,6 @@ from scenarios.deployment import EXECUTOR, ZONES
 from scenarios.scenario_clusters import SHUTDOWN, ScenarioCluster, is_ready
 from testbed.node_objects import ZONE
 
-__all__ = ["Autoscaler", "mark_machines_off", "remove_machines"]
-
 
 @dataclass(slots=True)
 class Autoscaler:

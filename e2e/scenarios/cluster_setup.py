@@ -28,8 +28,6 @@ from testbed import foreign_crds, kubeconfigs, test_programs
 from testbed.cluster import node_cluster as own
 from testbed.test_programs import CONTROL_PLANE, HELM, KUBECTL, NODE
 
-__all__ = ["Ground"]
-
 TOKEN_SECONDS = 86_400
 
 

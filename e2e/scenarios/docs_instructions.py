@@ -15,8 +15,6 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 
-__all__ = ["Block", "blocks", "log", "script", "unprinted"]
-
 FENCE = re.compile(r"^```(\w*)$")
 YOURS = re.compile(r"^<!-- yours\b.*-->$")
 # A length of time has as many words as it takes: 45 s, 2 min 3 s.

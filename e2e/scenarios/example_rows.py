@@ -13,8 +13,6 @@ from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
 from rekindle.verification.row_differences import RowDifferences
 from rekindle_store import commit_log, store_files
 
-__all__ = ["check_rows"]
-
 KEYS = {"minutes": ("machine", "window_end"), "hottest-machines": ("window_end", "rank")}
 READINGS = """
 CREATE TEMP TABLE minutes AS

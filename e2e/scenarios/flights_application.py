@@ -18,8 +18,6 @@ from rekindle_local.flights import flight_data
 from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
 from scenarios.run_recorder import RunRecorder
 
-__all__ = ["CPU_PERCENT", "EXAMPLES", "NAME", "ROLE", "SHARED", "FlightsApplication", "Object"]
-
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 NAME = "flights"
 # Where the claim is in the pods, as in the examples.

@@ -17,8 +17,6 @@ from rekindle_local import process_sets
 from scenarios import helm_chart
 from testbed import test_programs
 
-__all__ = ["CLAIM", "GROUP", "NAMESPACES", "OPERATORS", "SYSTEM", "VERSION", "VOLUMES", "Footprint"]
-
 VOLUMES = tuple(f"zookeeper-{number}" for number in range(3))
 CLAIM = "claim"
 NAMESPACES = ("factory", helm_chart.NAMESPACE)  # the examples', and the chart's

@@ -12,8 +12,6 @@ import yaml
 
 from testbed import program_runs
 
-__all__ = ["CHART", "NAMESPACE", "RELEASE", "homes", "install", "uninstall"]
-
 CHART = Path(__file__).parents[2] / "charts" / "rekindle"
 RELEASE = NAMESPACE = "rekindle"
 INSTALL_SECONDS_MAX = 600

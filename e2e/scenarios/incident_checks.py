@@ -12,18 +12,6 @@ from rekindle.model.errors import RunError
 from scenarios.deployment import NAMESPACE
 from scenarios.scenario_run import ScenarioRun
 
-__all__ = [
-    "check",
-    "check_correlated",
-    "check_fenced",
-    "check_no_eviction",
-    "check_nothing",
-    "check_suspicion",
-    "check_told",
-    "is_over",
-    "only",
-]
-
 Object = Mapping[str, Any]
 LOOK = "see recoveries.json, records.jsonl and the logs of pods in the scenario's folder"
 

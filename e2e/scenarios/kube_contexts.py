@@ -21,8 +21,6 @@ from urllib3.exceptions import HTTPError
 from rekindle.model.errors import InputError
 from testbed import kubeconfigs
 
-__all__ = ["CONTEXT", "KUBECONFIG", "Context", "find", "refusal"]
-
 CONTEXT, KUBECONFIG = "REKINDLE_E2E_CONTEXT", "KUBECONFIG"
 FILE = "~/.kube/config"
 # What only administrators may, of all that scenarios do: verb, group and kind.

@@ -16,8 +16,6 @@ from scenarios.deployment import ZONES, Site
 from scenarios.incident_checks import check
 from scenarios.scenario_run import ScenarioRun
 
-__all__ = ["SCENARIOS", "Scenario"]
-
 # So small that a driver or executor that kept what it buffers for ten minutes would be evicted.
 STORAGE_MIB = 512
 OUTAGE_SECONDS = 600.0

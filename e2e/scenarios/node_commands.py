@@ -18,8 +18,6 @@ from rekindle.model.errors import InputError, RunError
 from scenarios import cleanup_stack
 from testbed import program_runs
 
-__all__ = ["KIND", "MEANS", "Means"]
-
 MEANS = "REKINDLE_E2E_MEANS"
 # As kind has its nodes: containers of docker, in a network of that name.
 KIND: Mapping[str, str] = {

@@ -15,8 +15,6 @@ from typing import Any
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-__all__ = ["PodLogs"]
-
 AGAIN_SECONDS = 10.0
 
 Key = tuple[str, str, str, str, int]

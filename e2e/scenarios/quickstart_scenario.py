@@ -33,8 +33,6 @@ from testbed import test_programs
 from testbed.cluster.node_configuration import NodeSpec
 from testbed.test_programs import HELM, KUBECTL
 
-__all__ = ["NAME", "PAGE", "YOURS", "check_plugin", "perform"]
-
 NAME = "quickstart"
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"

@@ -12,8 +12,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError
 from testbed import file_lock, owned_folders
 
-__all__ = ["check", "fresh"]
-
 RUN_MARK = ".scenario"
 ELSEWHERE = "name another folder by --report"
 

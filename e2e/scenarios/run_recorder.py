@@ -14,8 +14,6 @@ from rekindle_cli.jsonl_tail import EventFile
 from scenarios import helm_chart
 from scenarios.pod_logs import PodLogs
 
-__all__ = ["RunRecorder"]
-
 Record = dict[str, Any]
 
 

@@ -28,8 +28,6 @@ from testbed import kubeconfigs
 from testbed.cluster.node_configuration import NodeSpec
 from testbed.node_objects import ZONE
 
-__all__ = ["SHARED", "SHUTDOWN", "GivenCluster", "ScenarioCluster", "is_ready", "shared_folder"]
-
 SHARED = "REKINDLE_E2E_SHARED"
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 MARKS = (SHUTDOWN, "node.kubernetes.io/out-of-service")

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["figures"]
-
 SILENT_TO_PLAN = "silent node to first plan running"
 DRIVER_TO_QUERY = "driver's node lost to first query back, without the start of its pod"
 MEMORY = "memory of the machine with the whole testbed on it"

@@ -24,8 +24,6 @@ from testbed.cluster import cluster_prerequisites as machine
 from testbed.environment_faults import raised
 from testbed.test_programs import CONTROL_PLANE, HELM, KUBECTL, NODE
 
-__all__ = ["check"]
-
 
 def check(names: Sequence[str], folder: Path) -> None:
     """Raises `InputError` that tells all that scenarios of these names would fail for.

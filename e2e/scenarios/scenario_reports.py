@@ -18,8 +18,6 @@ from scenarios.flights_application import CPU_PERCENT
 from scenarios.scenario_run import ScenarioRun
 from scenarios.structured_streaming_run import OrdinaryFlights
 
-__all__ = ["write"]
-
 STABILISATION_SECONDS = 10.0  # a RecoveryPolicy's default
 
 Files = Mapping[str, Any]

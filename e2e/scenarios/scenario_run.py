@@ -25,8 +25,6 @@ from scenarios.flights_application import FlightsApplication
 from scenarios.run_recorder import Record, RunRecorder
 from testbed import test_programs
 
-__all__ = ["ScenarioRun"]
-
 POLL_SECONDS = 1.0
 # Least and most of the load that is wanted.
 LOAD_SHARES = (0.9, 1.2)

@@ -27,8 +27,6 @@ from scenarios.scenario_figures import figures
 from scenarios.scenario_run import ScenarioRun
 from scenarios.structured_streaming_run import OrdinaryFlights
 
-__all__ = ["perform"]
-
 VERSION = 1  # of figures.json
 
 Object = dict[str, Any]

@@ -10,8 +10,6 @@ from rekindle.model.errors import InputError
 from rekindle_cli import cli_options
 from scenarios import loss_scenarios, quickstart_scenario, strategies
 
-__all__ = ["NAMES", "SelectedRun", "SelectedRuns", "select"]
-
 NAMES = (*loss_scenarios.SCENARIOS, quickstart_scenario.NAME)
 
 

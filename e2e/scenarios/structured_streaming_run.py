@@ -17,8 +17,6 @@ from rekindle_peers.structured_streaming import replay_jar
 from scenarios.flights_application import SHARED, FlightsApplication, Object
 from scenarios.run_recorder import Record, RunRecorder
 
-__all__ = ["ROWS_PER_SECOND", "OrdinaryFlights"]
-
 # What one of these nodes sustains, with room to catch up: at 300 a batch of the join of two streams
 # took longer than its rows had come in, and it never came back. More would favour Rekindle.
 ROWS_PER_SECOND = 200.0

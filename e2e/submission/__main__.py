@@ -15,8 +15,6 @@ from rekindle.model.errors import InputError
 from submission.submission_loop import SparkOperators
 from testbed.exit_codes import exit_code
 
-__all__ = ["main"]
-
 SHOW_SECONDS = 1.0
 EXAMPLE = "Example: python -m submission --kubeconfig ~/.kube/config"
 

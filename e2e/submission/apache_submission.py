@@ -24,8 +24,6 @@ from submission.submission_steps import (
     seconds_between,
 )
 
-__all__ = ["GROUP", "PLURAL", "VERSION", "decide", "driver_name", "labels", "submission"]
-
 GROUP, VERSION, PLURAL = "spark.apache.org", "v1", "sparkapplications"
 SPEC = (
     *("applicationTolerations", "deploymentMode", "driverArgs", "driverSpec", "executorSpec"),

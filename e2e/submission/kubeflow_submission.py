@@ -23,8 +23,6 @@ from submission.submission_steps import (
     seconds_between,
 )
 
-__all__ = ["GROUP", "PLURAL", "VERSION", "decide", "driver_name", "labels", "submission"]
-
 GROUP, VERSION, PLURAL = "sparkoperator.k8s.io", "v1beta2", "sparkapplications"
 SPEC = (
     *("arguments", "driver", "executor", "image", "imagePullPolicy", "mainApplicationFile", "mode"),

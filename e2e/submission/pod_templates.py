@@ -8,8 +8,6 @@ from typing import Any
 
 from submission.submission_steps import Body, only
 
-__all__ = ["FIELDS", "pod_template"]
-
 POD_FIELDS = {
     "affinity": "affinity",
     "dnsConfig": "dnsConfig",

@@ -17,8 +17,6 @@ import yaml
 from rekindle.model.errors import InputError, RunError
 from rekindle_local import spark_distribution
 
-__all__ = ["Submission", "command", "submit"]
-
 SUBMIT_SECONDS_MAX = 180
 SMALL_OPTIONS = shlex.join(spark_distribution.SMALL_NODE_OPTIONS)
 DRIVER, EXECUTOR = "spark-kubernetes-driver", "spark-kubernetes-executor"

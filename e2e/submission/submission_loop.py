@@ -22,8 +22,6 @@ from submission import apache_submission, kubeflow_submission, spark_submit
 from submission.submission_steps import Action, Body, SubmissionState
 from testbed import kubeconfigs
 
-__all__ = ["SparkOperators"]
-
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 5.0
 REQUEST_SECONDS_MAX = 15.0

@@ -8,17 +8,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "Action",
-    "Body",
-    "SubmissionState",
-    "SubmissionStep",
-    "moment",
-    "only",
-    "phase",
-    "seconds_between",
-]
-
 Body = Mapping[str, Any]
 
 

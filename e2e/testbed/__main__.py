@@ -30,8 +30,6 @@ from testbed.cluster.cluster_commands import add_commands
 from testbed.exit_codes import exit_code, interruptible
 from testbed.test_programs import CONTROL_PLANE, PROGRAMS, SETS
 
-__all__ = ["lost_nodes", "main"]
-
 END_SECONDS_MAX = 60.0
 OWNER = "owner"
 NODES = "nodes"

@@ -15,8 +15,6 @@ from typing import Any, Self
 
 import aiohttp
 
-__all__ = ["JSON", "MERGE_PATCH", "STRATEGIC_PATCH", "UNREACHABLE", "BulkAnswer", "BulkConnection"]
-
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"

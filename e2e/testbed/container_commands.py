@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ContainerCommand", "Image", "Launch", "read_containers"]
-
 Body = Mapping[str, Any]
 
 

@@ -29,8 +29,6 @@ from testbed.plane_components import HOST
 from testbed.test_authority import Authority, TestCertificate, make_signing_keys
 from testbed.test_programs import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 
-__all__ = ["ControlPlane"]
-
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 10.0
 PEERS = "peers"

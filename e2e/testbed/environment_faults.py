@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 
 from rekindle.model.errors import InputError
 
-__all__ = ["check", "raised"]
-
 
 def check(faults: Iterable[InputError]) -> None:
     """Raises one `InputError` that says all of the faults, each in a line with its remedy."""

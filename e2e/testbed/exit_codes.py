@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from rekindle.model.errors import InputError, RekindleError
 
-__all__ = ["exit_code", "interruptible"]
-
 
 def exit_code(action: Callable[[], int | None]) -> int:
     """Carry out an action; its own exit code, or that of the error with which it ended."""

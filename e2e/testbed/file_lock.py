@@ -4,8 +4,6 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-__all__ = ["is_taken", "take"]
-
 
 def take(file: Path) -> IO[str] | None:
     """The file, made where it is missing, and held until it is closed; None while another process

@@ -29,19 +29,6 @@ from rekindle.model.errors import InputError, RunError
 from rekindle_local import cached_files, process_sets
 from testbed import environment_faults, program_runs, test_programs, workshops
 
-__all__ = [
-    "FOREIGN",
-    "PROVIDERS",
-    "Foreign",
-    "definition",
-    "find",
-    "install",
-    "lacking",
-    "schemaless",
-    "spark_applications",
-    "stored",
-]
-
 DOWNLOAD_SECONDS_MAX = 600
 ESTABLISH_SECONDS_MAX = 60.0
 # The one in C, where it is there, takes 0.15 s for a file of 800 KB, the other one 1.3 s.

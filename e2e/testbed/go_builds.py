@@ -20,8 +20,6 @@ from rekindle_local import cached_files
 from testbed import go_modules, program_runs, workshops
 from testbed.go_modules import GoModule
 
-__all__ = ["Order", "build", "find_go"]
-
 Progress = Callable[[str], None]
 
 _VERSION_ELEMENT = re.compile(r"v[0-9]+")

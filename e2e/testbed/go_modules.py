@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["GoModule", "compose", "coredns", "helm", "kubernetes", "versitygw"]
-
 HELM_VERSION = "4.3.1"
 COREDNS_VERSION = "1.15.0"
 VERSITYGW_VERSION = "1.8.0"

@@ -15,13 +15,6 @@ from kubernetes import client, config
 
 from testbed.test_authority import TestCertificate
 
-__all__ = [
-    "certificate_credential",
-    "make_client",
-    "token_credential",
-    "write_kubeconfig",
-]
-
 CONNECT_SECONDS_MAX = 10.0
 # The API server gives up a request after 60 s, and says so.
 ANSWER_SECONDS_MAX = 90.0

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["Kubelet", "settle"]
-
 SETTLED_POLL_SECONDS = 0.005
 
 

@@ -17,8 +17,6 @@ from testbed import node_objects
 from testbed.bulk_connection import MERGE_PATCH, UNREACHABLE, BulkConnection
 from testbed.kubelet_state import Kubelet
 
-__all__ = ["NodeHeartbeats"]
-
 TICK_SECONDS = 0.05
 AGAIN_SECONDS = 1.0
 # In intervals: after four of them a lease has expired.

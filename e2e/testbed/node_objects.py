@@ -10,25 +10,6 @@ from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Any
 
-__all__ = [
-    "HOSTNAME",
-    "LEASES",
-    "NOT_READY",
-    "UNREACHABLE",
-    "ZONE",
-    "NodeShape",
-    "PodContainer",
-    "conditions",
-    "ended_status",
-    "lease",
-    "node",
-    "node_address",
-    "pod_address",
-    "renewal",
-    "running_status",
-    "saying",
-]
-
 Body = dict[str, Any]
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 
-__all__ = ["check", "check_place", "is_ours", "make", "remove"]
-
 MARK = ".rekindle-testbed"
 ELSEWHERE = (
     "name another directory, by --directory or REKINDLE_TESTBED, or move away what is in its place"

@@ -22,8 +22,6 @@ from contextlib import suppress
 from rekindle.model.errors import InputError
 from testbed.exit_codes import exit_code, interruptible
 
-__all__ = ["RunningStep", "main", "run"]
-
 SILENT_SECONDS_MAX = 15.0
 # Within another such process: its lines come before that one's would.
 NESTED_SILENT_SECONDS_MAX = 10.0

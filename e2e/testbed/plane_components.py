@@ -14,8 +14,6 @@ from pathlib import Path
 from testbed.test_authority import TestCertificate
 from testbed.test_programs import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 
-__all__ = ["HOST", "SERVICE_ADDRESSES", "ComponentPlan", "build_command", "is_serving"]
-
 HOST = "127.0.0.1"
 SERVICE_ADDRESSES = "10.96.0.0/16"
 ANSWER_SECONDS_MAX = 2.0

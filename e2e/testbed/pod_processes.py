@@ -23,8 +23,6 @@ from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.process_reaper import ProcessReaper
 from testbed.container_commands import Image, read_containers
 
-__all__ = ["PodProcesses"]
-
 STOP_SECONDS_MAX = 10.0
 # Every pod has a loopback address of its own; those of rekindle_local's cluster are below.
 _ADDRESSES = IPv4Address("127.1.0.0")

@@ -30,8 +30,6 @@ from testbed.kubelet_state import Kubelet
 from testbed.node_objects import PodContainer
 from testbed.pod_processes import PodProcesses
 
-__all__ = ["DELETE", "RUN", "PodRunner", "RunnablePod", "decide", "read_event"]
-
 WORKERS = 16
 AGAIN_SECONDS = 0.5
 LIST_SECONDS_MAX = 60.0

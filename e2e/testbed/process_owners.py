@@ -12,8 +12,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError, RunError
 from rekindle_local import process_sets
 
-__all__ = ["described", "end"]
-
 COMMAND_MAX = 100
 
 

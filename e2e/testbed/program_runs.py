@@ -17,8 +17,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError, RunError
 
-__all__ = ["ProgramWatch", "failure", "find", "finish", "follow", "run"]
-
 SAID_MAX = 300
 LINES_KEPT = 20
 # A program that is asked to end removes its temporary files first.

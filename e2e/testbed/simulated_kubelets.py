@@ -30,8 +30,6 @@ from testbed.node_objects import NodeShape
 from testbed.pod_processes import PodProcesses
 from testbed.pod_runner import PodRunner
 
-__all__ = ["Fate", "SimulatedKubelets"]
-
 NODES_MAX = 10_000
 NODES = "/api/v1/nodes"
 SET_LABEL = "testbed.rekindle.dev/set"

@@ -17,8 +17,6 @@ from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
 from rekindle_spark.spark import jvm_build
 from testbed.container_commands import ContainerCommand, Image, Launch
 
-__all__ = ["NAME", "spark_image"]
-
 NAME = "rekindle.test/spark:local"
 BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 EXECUTOR = "executor"

@@ -13,8 +13,6 @@ from typing import Self
 
 from testbed import program_runs
 
-__all__ = ["Authority", "TestCertificate", "make_signing_keys"]
-
 DAYS = "30"
 SECONDS_MAX = 60.0
 # Nothing from the machine's own configuration: it may add extensions that contradict ours.

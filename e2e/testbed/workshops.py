@@ -11,8 +11,6 @@ from pathlib import Path
 from rekindle_local import cached_files
 from testbed import owned_folders
 
-__all__ = ["alone", "check", "opened"]
-
 REMEDY = "let REKINDLE_TESTBED name a folder that may be made and written"
 
 

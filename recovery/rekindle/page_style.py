@@ -4,8 +4,6 @@ Orange and teal differ in lightness as well as in hue, so they stay apart for ev
 and the console add what only they draw.
 """
 
-__all__ = ["PAGE", "TABLES", "VARIABLES"]
-
 VARIABLES = """
 :root {
   --font: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif;

@@ -32,8 +32,6 @@ from rekindle_cli import command_line
 from rekindle_spark.user_code import code_locations, watchdog
 from rekindle_spark.user_code.watchdog import Noted, Watchdog
 
-__all__ = ["exit_at_once", "noting", "run"]
-
 PR_SET_PDEATHSIG = 1  # of prctl.h
 LOOK_SECONDS = 0.05
 # How long a child has to write its line, and to end after Ctrl-C.

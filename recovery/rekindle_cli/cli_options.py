@@ -15,21 +15,6 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "SEED_MAX",
-    "STRATEGIES",
-    "check_absent",
-    "check_choice",
-    "check_kill",
-    "check_range",
-    "choices",
-    "made_directory",
-    "new_directory",
-    "report_directory",
-    "seeds",
-    "writable",
-]
-
 SEED_MAX = 2**31
 STRATEGIES = ("incremental", "blocking")
 

@@ -24,8 +24,6 @@ from typer.exceptions import TyperException
 import rekindle
 from rekindle.model.errors import InputError, RekindleError, RunError
 
-__all__ = ["COMMANDS", "Command", "application", "exit_code", "main", "run"]
-
 # Not installed with the core alone: a command that misses one of them names the extra.
 EXTRAS = {
     "aiohttp": "sidecar",

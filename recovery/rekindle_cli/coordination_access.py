@@ -22,19 +22,6 @@ from rekindle.protocol import Orders, PriorityOverride, TopologyReport, store_pa
 from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable, connect
 
-__all__ = [
-    "Application",
-    "Hosts",
-    "SecretFile",
-    "applications",
-    "change_orders",
-    "find",
-    "find_query",
-    "opened",
-    "seconds",
-    "with_priority",
-]
-
 ATTEMPTS_MAX = 10
 # Where ZooKeeper listens without a port, and how long to look for why nothing answers there.
 ZOOKEEPER_PORT, ANSWER_SECONDS = 2181, 1.0

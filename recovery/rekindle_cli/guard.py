@@ -36,8 +36,6 @@ from rekindle_spark.user_code import code_locations
 from rekindle_spark.user_code.print_forwarding import ForwardingFile
 from rekindle_spark.user_code.watchdog import Watchdog, read
 
-__all__ = ["NO_THREADS_IN_FUNCTIONS", "CallLimits", "CodeTooSlowError", "Guard", "guarded"]
-
 PRINTED_LINES_MAX = 200
 NOTE_SECONDS, TICK_SECONDS = 10.0, 0.25
 # How long code that ignores the interruption, or never returns from C, may go on; then how long

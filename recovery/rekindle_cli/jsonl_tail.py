@@ -13,8 +13,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["EventFile"]
-
 
 @dataclass(slots=True)
 class EventFile:

@@ -13,8 +13,6 @@ from rekindle.model.errors import InputError
 from rekindle_cli import cli_options
 from rekindle_cli.run_view import RunDisplay
 
-__all__ = ["LocalRequest", "Perform", "make", "performer"]
-
 # The group of entry points in which a cluster for `rekindle run` is found.
 GROUP = "rekindle.clusters"
 NODES_MAX = 50

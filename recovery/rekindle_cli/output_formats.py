@@ -21,8 +21,6 @@ from rich.cells import cell_len
 
 from rekindle.model.errors import InputError, RunError
 
-__all__ = ["FORMATS", "RowWriter", "text_rows", "write_file"]
-
 FORMATS = ("table", "json", "csv", "parquet")
 # A column is padded up to this width; longer values are whole all the same.
 WIDTH_MAX = 60

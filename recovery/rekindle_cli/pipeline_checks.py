@@ -17,8 +17,6 @@ from rekindle_spark.checks import CheckFinding, CheckSeverity
 from rekindle_spark.checks.check_findings import has_errors, of_error
 from rekindle_store import store_files
 
-__all__ = ["FUNCTION_LIMITS", "check", "check_uncalled", "is_new", "refuse_errors", "show"]
-
 # For one partition on no rows or on the first rows; in a run that is a part of an epoch.
 FUNCTION_LIMITS = CallLimits(10.0)
 

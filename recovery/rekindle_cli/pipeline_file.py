@@ -23,8 +23,6 @@ from rekindle_spark.checks.check_findings import CheckFinding
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.user_code import code_locations, poison_rows
 
-__all__ = ["MODULE", "LoadedPipeline", "load"]
-
 # The name of the file's module, which is sent to executors by value.
 MODULE = "rekindle_pipeline"
 DEFAULT = "pipeline"

@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["ImportSeconds", "PipelineFile", "SettingsFile", "import_seconds", "place"]
-
 
 def place(argument: str) -> str:
     """Name the file of "FILE.py" or "FILE.py:FUNCTION" in messages."""

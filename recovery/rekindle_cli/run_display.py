@@ -18,8 +18,6 @@ from rekindle.model.errors import RekindleError
 from rekindle_cli.jsonl_tail import EventFile
 from rekindle_cli.run_view import RunDisplay
 
-__all__ = ["ask_to_end", "interrupts_end_in_order", "log_apart", "shown"]
-
 POLL_SECONDS = 0.2
 
 

@@ -18,8 +18,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["JsonView", "RunDisplay", "RunView", "make"]
-
 REFRESH_SECONDS = 0.5
 # Without a terminal: a line about rate and lag so often.
 LINE_SECONDS = 10.0

@@ -17,19 +17,6 @@ from rekindle.forecast.failure_simulation import Model
 from rekindle.model.errors import InputError
 from rekindle_cli import coordination_access
 
-__all__ = [
-    "ARRIVE",
-    "MODEL",
-    "Arrive",
-    "CheckpointAge",
-    "Detect",
-    "Restore",
-    "Situation",
-    "Store",
-    "load",
-    "steady",
-]
-
 ARRIVE = "uniform:120..360"
 MODEL = Model()
 

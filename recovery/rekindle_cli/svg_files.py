@@ -9,8 +9,6 @@ from typing import NoReturn
 
 from rekindle.model.errors import InputError
 
-__all__ = ["check", "write"]
-
 # What an SVG file begins with.
 BEGINNINGS = (b"<svg", b"<?xml")
 

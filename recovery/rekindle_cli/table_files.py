@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 from rekindle.model import path_kinds
 from rekindle.model.errors import InputError, first_line
 
-__all__ = ["ENDINGS", "plain", "read", "row_names", "write"]
-
 # What pyarrow raises for content that is not what it should be.
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
 

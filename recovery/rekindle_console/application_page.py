@@ -26,8 +26,6 @@ from rekindle_console.overview_page import Pager, Tile, pager
 from rekindle_console.page_addresses import Address, PageKind, link
 from rekindle_console.page_text import Segment, counted
 
-__all__ = ["ApplicationPage", "application_page"]
-
 QUERIES_MAX = 50
 WAITING_MAX = 20
 NODES_MAX = 200

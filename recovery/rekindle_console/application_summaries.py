@@ -23,8 +23,6 @@ from rekindle.model.errors import RekindleError
 from rekindle.model.reasons import Reason
 from rekindle_console.console_reader import ApplicationRecord, PlanRecord
 
-__all__ = ["Summaries", "Summary", "by_importance", "state_of", "view_of"]
-
 KEPT_SECONDS = 60.0
 
 

@@ -26,8 +26,6 @@ from rekindle.forecast.failure_simulation import Model
 from rekindle.forecast.node_arrivals import Uniform
 from rekindle.model.errors import RekindleError
 
-__all__ = ["CPU_SECONDS_MAX", "ConsoleAnswer", "ConsoleQuestion", "answer", "main", "portable"]
-
 CPU_SECONDS_MAX = 60
 # Somebody waits for an explanation, so on a busy machine it still gets a tenth of what others get.
 NICE = {"explanation": 10, "forecast": 19}

@@ -12,16 +12,6 @@ from rekindle.coordination.incident_history import ProgressPoint
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.protocol import Acknowledgement, Directive
 
-__all__ = [
-    "ApplicationRecord",
-    "PastIncident",
-    "PastPlan",
-    "PastQuery",
-    "PlanRecord",
-    "ProcessRecord",
-    "Reader",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:

@@ -29,8 +29,6 @@ from rekindle_console.page_addresses import Address, PageKind, parse
 from rekindle_console.page_router import Made, Pages
 from rekindle_coordinator.dual_stack_server import ServerThread
 
-__all__ = ["Console", "is_own_host", "serve"]
-
 CONNECTIONS_MAX = 160
 BEGIN_SECONDS = 5.0
 REQUESTS_MAX = 32

@@ -26,8 +26,6 @@ from rekindle_console.console_reader import (
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_coordinator.status_reader import numbered
 
-__all__ = ["CoordinatorReader"]
-
 DIRECTIVES_MAX = 60
 APPLICATIONS_MAX = 64
 # an answer that is not there yet may still come to the newest ones

@@ -17,8 +17,6 @@ from rekindle_console.console_questions import ConsoleAnswer
 from rekindle_console.page_addresses import Address, PageKind, link
 from rekindle_console.page_text import counted
 
-__all__ = ["DomainRow", "ForecastPage", "domain_rows", "forecast_page", "unsteady"]
-
 DOMAINS_MAX = 50
 
 

@@ -17,8 +17,6 @@ from rekindle.page_style import PAGE, TABLES, VARIABLES
 from rekindle_console import page_text
 from rekindle_console.page_addresses import Address, events, root
 
-__all__ = ["fragment", "news_of", "script", "style_sheet", "whole"]
-
 PACKAGE = "rekindle_console"
 
 

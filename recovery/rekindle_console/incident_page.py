@@ -16,16 +16,6 @@ from rekindle_console.console_reader import PastIncident, PastPlan
 from rekindle_console.page_addresses import Address, PageKind, link
 from rekindle_console.page_text import counted
 
-__all__ = [
-    "IncidentPage",
-    "IncidentRow",
-    "PartFigures",
-    "Picture",
-    "incident_page",
-    "incident_rows",
-    "picture",
-]
-
 ROWS_MAX = 20
 PLANS_MAX = 50
 QUERIES_MAX = 200

@@ -16,8 +16,6 @@ from rekindle_console.console_reader import ProcessRecord
 from rekindle_console.page_addresses import Address, PageKind, link
 from rekindle_console.page_text import Segment, counted
 
-__all__ = ["ApplicationRow", "Overview", "Pager", "Tile", "overview", "pager"]
-
 ROWS_MAX = 50
 Item = TypeVar("Item")
 

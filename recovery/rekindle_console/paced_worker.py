@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-__all__ = ["Throttle", "Worker"]
-
 REST_PER_WORK = 4.0
 SLICE_SECONDS = 0.02
 REST_SECONDS_MAX = 2.0

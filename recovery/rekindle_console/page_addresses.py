@@ -17,8 +17,6 @@ from urllib.parse import quote, unquote, urlencode
 from rekindle.model.errors import InputError
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["Address", "PageKind", "events", "link", "parse", "root"]
-
 FOLDER = "applications"
 NUMBER_DIGITS_MAX = 9
 TEXT_LENGTH_MAX = 300

@@ -28,8 +28,6 @@ from rekindle_console.page_addresses import Address, PageKind, link
 from rekindle_console.query_page import query_page
 from rekindle_console.question_process import QuestionProcess
 
-__all__ = ["Made", "Pages"]
-
 DIGEST_LENGTH = 16
 EXPLANATION_SECONDS = 5.0
 EXPLANATION_SECONDS_MAX = 60.0

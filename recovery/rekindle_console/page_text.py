@@ -11,23 +11,6 @@ from rekindle.coordination.application_status import Phase, QueryProgress
 from rekindle.coordination.coordination_state import NodeStatus
 from rekindle.coordination.session import Driver
 
-__all__ = [
-    "DRIVERS",
-    "MARKS",
-    "NODES",
-    "Segment",
-    "amount",
-    "bar",
-    "clipped",
-    "clock",
-    "counted",
-    "duration",
-    "listed",
-    "override",
-    "percent",
-    "share",
-]
-
 NOTHING = "–"
 LISTED_MAX = 12
 TEXT_LENGTH_MAX = 600

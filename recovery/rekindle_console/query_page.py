@@ -15,8 +15,6 @@ from rekindle_console.application_summaries import Summary
 from rekindle_console.overview_page import Tile
 from rekindle_console.page_addresses import Address, PageKind, link
 
-__all__ = ["QueryPage", "query_page"]
-
 ROWS_MAX = 200
 MIB = 1 << 20
 

@@ -18,8 +18,6 @@ import msgspec
 
 from rekindle_console.console_questions import ConsoleAnswer, ConsoleQuestion
 
-__all__ = ["QuestionProcess"]
-
 WALL_SECONDS_MAX = 300.0
 WAITING_MAX = 8
 ANSWERS_MAX = 64

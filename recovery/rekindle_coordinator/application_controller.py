@@ -31,8 +31,6 @@ from rekindle_coordinator.coordinator_ports import (
 from rekindle_coordinator.record_cache import RecordCache
 from rekindle_zookeeper import Connection
 
-__all__ = ["ApplicationController", "Known"]
-
 PROVIDER_RETRY_SECONDS = 5.0
 # a directive that a driver has not looked at for so long may have been lost by the store
 AWAITED_SECONDS = 10.0

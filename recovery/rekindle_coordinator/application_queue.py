@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["NEVER", "ApplicationQueue"]
-
 NEVER = math.inf
 
 

@@ -27,8 +27,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.driver_metrics import DriverFigures
 from rekindle_coordinator.dual_stack_server import listen
 
-__all__ = ["Metrics", "serve"]
-
 PREFIX = "rekindle_coordinator"
 SILENT_SECONDS_MAX = 60.0
 REQUEST_SECONDS_MAX = 5.0

@@ -19,8 +19,6 @@ from rekindle.model import plan_problem
 from rekindle.protocol import Directive
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["VERSION", "Log"]
-
 VERSION = 1
 
 

@@ -31,8 +31,6 @@ from rekindle_coordinator.coordinator_ports import DecisionObserver, NodeProvide
 from rekindle_coordinator.record_cache import NAMES
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
-__all__ = ["Candidacy", "CoordinatorLoop"]
-
 TURN_SECONDS_MAX = 1.0
 PROVIDER_SECONDS = 0.25
 RETRY_SECONDS = 1.0

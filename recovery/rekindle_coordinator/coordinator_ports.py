@@ -16,8 +16,6 @@ from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.protocol import Heartbeat
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["DecisionObserver", "DecisionTerms", "Look", "NodeProvider"]
-
 
 class NodeProvider(Protocol):
     """All answers at once: what takes longer goes on behind it. Each may raise RekindleError or

@@ -13,8 +13,6 @@ from prometheus_client.registry import Collector
 from rekindle.coordination.session import ApplicationReading
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["DriverFigures"]
-
 PREFIX = "rekindle_coordinator"
 # Of an application, those that lag most.
 QUERIES_MAX = 50

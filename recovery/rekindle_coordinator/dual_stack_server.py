@@ -9,8 +9,6 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 
-__all__ = ["ServerThread", "listen"]
-
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; `host` "" is every address, `port` 0 any that is free.

@@ -26,8 +26,6 @@ from rekindle.protocol import (
 from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import Connection, StoreUnreachable
 
-__all__ = ["NAMES", "RecordCache"]
-
 Decoder = Callable[[bytes, str], Any]
 
 

@@ -19,8 +19,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.record_cache import NAMES, RecordCache
 from rekindle_zookeeper import Connection, StoreUnreachable
 
-__all__ = ["StatusReader", "numbered"]
-
 Kind = TypeVar("Kind")
 
 

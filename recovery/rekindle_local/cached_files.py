@@ -26,24 +26,6 @@ from typing import IO
 
 from rekindle.model.errors import InputError, RunError
 
-__all__ = [
-    "DAYS_UNUSED_MAX",
-    "discard",
-    "failure_record",
-    "find_folder",
-    "is_intact",
-    "locked",
-    "locked_once",
-    "mark_used",
-    "newest_failure",
-    "put",
-    "recording_failures",
-    "remove",
-    "remove_unused",
-    "say",
-    "workshop",
-]
-
 Progress = Callable[[str], None]
 
 LOCK = "lock"

@@ -17,16 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "Group",
-    "Hierarchy",
-    "find_hierarchy",
-    "holds_quotas",
-    "parse_mounts",
-    "remove_tree",
-    "tree_processes",
-]
-
 PERIOD_MICROSECONDS = 100_000
 # What the kernel gives a new group: cpu.weight of v2, cpu.shares of v1.
 WEIGHT_USUAL, SHARES_USUAL = 100, 1024

@@ -39,18 +39,6 @@ from rekindle.model.errors import InputError
 from rekindle_local import cached_files
 from rekindle_local.spark_distribution import Distribution
 
-__all__ = [
-    "ClassArchives",
-    "Recorded",
-    "archive_option",
-    "default_cache",
-    "find_class_archives",
-    "has_recorded_digest",
-    "link_spark",
-    "read_record",
-]
-
-
 ALGORITHM = "sha256="
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from rekindle_local import process_sets
 
-__all__ = ["finished_archive", "main"]
-
 DUMP_SECONDS_MAX = 120.0
 EXECUTOR_MEGABYTES = 512
 

@@ -26,8 +26,6 @@ from rekindle_local.class_data_application import finished_archive
 from rekindle_local.spark_cluster import LocalCluster
 from rekindle_local.spark_distribution import find_distribution
 
-__all__ = ["main", "make_class_archives"]
-
 # A busy machine needs five times as long as an idle one.
 APPLICATION_SECONDS_MAX = 600.0
 DUMP_SECONDS_MAX = 120.0

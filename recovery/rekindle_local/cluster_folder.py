@@ -20,22 +20,6 @@ from rekindle import protocol
 from rekindle.protocol.store_paths import Place
 from rekindle_local import process_sets
 
-__all__ = [
-    "DRIVER",
-    "NODES",
-    "REQUESTS",
-    "DriverFile",
-    "NodesFile",
-    "Process",
-    "RequestFile",
-    "create",
-    "is_gone",
-    "process",
-    "read",
-    "replace",
-    "request_path",
-]
-
 NODES, DRIVER, REQUESTS = "nodes.json", "driver.json", "requests"
 
 Kind = TypeVar("Kind")

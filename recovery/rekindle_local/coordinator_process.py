@@ -19,8 +19,6 @@ from rekindle_local import process_sets
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.process_reaper import ProcessReaper
 
-__all__ = ["CoordinatorProcess"]
-
 START_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 10.0
 METRIC = "rekindle_coordinator_"

@@ -17,8 +17,6 @@ from rekindle.model.errors import RunError
 from rekindle_local import cgroups, process_sets
 from rekindle_local.process_reaper import ProcessReaper
 
-__all__ = ["Daemon", "DaemonGroup", "end_daemons"]
-
 START_SECONDS_MAX = 120.0
 KILL_SECONDS_MAX = 30.0
 

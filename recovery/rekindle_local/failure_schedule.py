@@ -14,17 +14,6 @@ from random import Random
 
 from rekindle_cli import cli_options
 
-__all__ = [
-    "EVERY_SECONDS",
-    "FIRST_SECONDS",
-    "SCHEDULES",
-    "Schedule",
-    "demo",
-    "drawn",
-    "return_order",
-    "workers",
-]
-
 SCHEDULES = ("demo", "workers")
 DEMO_NODES, DEMO_KILL = 10, 8
 WORKERS_NODES, WORKERS_KILLS = 8, (1, 2, 4)

@@ -22,8 +22,6 @@ from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_local.process_reaper import ProcessReaper
 
-__all__ = ["LocalControlPlane"]
-
 START_SECONDS_MAX = 60.0
 
 

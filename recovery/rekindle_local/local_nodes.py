@@ -25,8 +25,6 @@ from rekindle_local import cgroups, process_sets
 from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
 from rekindle_local.process_reaper import ProcessReaper, end_processes
 
-__all__ = ["CPU_QUOTA", "CPU_QUOTA_MIN", "NODES_MAX", "LocalNode", "LocalNodes"]
-
 NODES_MAX = 250
 # Cores of a node: ten of them are two cores.
 CPU_QUOTA = 0.2

@@ -16,8 +16,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_local import cluster_folder, process_sets
 from rekindle_local.cluster_folder import DriverFile, NodesFile, RequestFile
 
-__all__ = ["LocalProvider"]
-
 # a process that started so much later than a heartbeat was written is another one
 SINCE_SECONDS = 2.0
 # nodes of one failure die one after another: a plan made in between would count on some of them

@@ -21,8 +21,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_local import cluster_folder
 from rekindle_local.cluster_folder import Process, RequestFile
 
-__all__ = ["Provisioning", "arrivals"]
-
 LOOK_SECONDS = 0.1
 START_SECONDS_MAX = 150.0
 

@@ -39,8 +39,6 @@ from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
 from rekindle_spark.user_code import print_forwarding
 from rekindle_store import store_files
 
-__all__ = ["perform"]
-
 POLL_SECONDS = 0.1
 EXECUTOR_MEGABYTES = 512
 # What a node and everything beside the nodes take, measured with pipelines of a few small states.

@@ -20,8 +20,6 @@ from rekindle_local.port_reservation import hold_port
 from rekindle_local.process_reaper import ProcessReaper
 from rekindle_local.zookeeper_server import ServerStatus, ZookeeperServer
 
-__all__ = ["LocalZookeeper"]
-
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 10.0
 HEAP_MEGABYTES = 128

@@ -7,8 +7,6 @@ the time they listen, or while one of them is down. local_zookeeper.py calls thi
 
 import socket
 
-__all__ = ["hold_port"]
-
 
 def hold_port(host: str) -> socket.socket:
     """A socket bound to a free port of `host`: until it is closed, nobody is given this port.

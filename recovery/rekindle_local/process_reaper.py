@@ -21,8 +21,6 @@ from pathlib import Path
 
 from rekindle_local import cgroups, process_sets
 
-__all__ = ["ProcessReaper", "end_processes"]
-
 KILL_SECONDS_MAX = 30.0
 
 

@@ -12,21 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "await_condition",
-    "continue_all",
-    "cpu_seconds",
-    "kill_all",
-    "open_gate",
-    "resident_bytes",
-    "session_processes",
-    "signal_all",
-    "start_gated",
-    "start_ticks",
-    "started_at",
-    "stop_all",
-]
-
 Listing = Callable[[], Sequence[int]]
 
 # The shell waits for a word from its parent: whoever dies before having told the watcher about the

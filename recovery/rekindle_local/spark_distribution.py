@@ -16,8 +16,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError, RunError
 from rekindle_spark.spark import java_home
 
-__all__ = ["SMALL_NODE_OPTIONS", "Distribution", "build_command", "find_distribution", "find_java"]
-
 DAEMON_HEAP_MEGABYTES = 128
 LAUNCHER_SECONDS_MAX = 60.0
 # Measured on two cores: a worker registers after 2.6 s of CPU instead of 4.9 s.

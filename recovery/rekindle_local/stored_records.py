@@ -10,8 +10,6 @@ from typing import Any
 from rekindle.model import record_format
 from rekindle_store import commit_log, store_files
 
-__all__ = ["commits", "newest_cut"]
-
 
 def commits(store: Path) -> list[dict[str, Any]]:
     """The commit log, in order; empty where no driver has started."""

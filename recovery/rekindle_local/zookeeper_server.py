@@ -14,15 +14,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError
 from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS, Distribution
 
-__all__ = [
-    "ServerStatus",
-    "ZookeeperServer",
-    "build_command",
-    "configure",
-    "find_class_path",
-    "parse_status",
-]
-
 ANSWER_SECONDS_MAX = 2.0
 ANSWER_BYTES_MAX = 65536
 # A session ends at a tick. A short one keeps the end close to the time-out, and a server that has

@@ -12,8 +12,6 @@ from rekindle.protocol import MESSAGE_BYTES_MAX, store_paths
 from rekindle_sidecar.json_log import tell
 from rekindle_zookeeper import Connection
 
-__all__ = ["Envelope", "Inbox", "choose", "fetch"]
-
 
 class Envelope(msgspec.Struct, frozen=True):
     """What is looked at of a directive, and the whole of it."""

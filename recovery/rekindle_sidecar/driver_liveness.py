@@ -10,8 +10,6 @@ clock that is never set.
 
 from dataclasses import dataclass, replace
 
-__all__ = ["PARTED_SECONDS", "DriverLiveness", "connected", "heard", "is_there", "polling"]
-
 PARTED_SECONDS = 2.0
 
 

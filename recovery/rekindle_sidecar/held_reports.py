@@ -17,8 +17,6 @@ from rekindle.protocol import (
 )
 from rekindle_sidecar.record_precedence import Stamp
 
-__all__ = ["ACKS_MAX", "KINDS", "HeldReport", "HeldReports"]
-
 ACKS_MAX = 1_000
 # In the order in which they are written: no coordinator meets a report without its topology.
 KINDS = {

@@ -21,8 +21,6 @@ from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.json_log import tell
 from rekindle_sidecar.sidecar_session import DriverConnection, SidecarSession
 
-__all__ = ["WAIT_SECONDS_MAX", "application"]
-
 WAIT_SECONDS_MAX = 30.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

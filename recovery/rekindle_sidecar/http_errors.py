@@ -11,8 +11,6 @@ from typing import Any
 from rekindle.model.errors import InputError
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["Cause", "RequestRefusal", "fenced", "malformed", "other_store"]
-
 
 class Cause(StrEnum):
     """Why a request was refused."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["JsonLines", "configure", "tell"]
-
 LOG = logging.getLogger("rekindle_sidecar")
 
 

@@ -12,8 +12,6 @@ import msgspec
 
 from rekindle.protocol import Heartbeat
 
-__all__ = ["Precedence", "Stamp", "are_foreign", "compare", "compare_heartbeats", "stamp_of"]
-
 
 class Precedence(StrEnum):
     """Of our record over the one in the store."""

@@ -20,8 +20,6 @@ from typing import NoReturn
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
-__all__ = ["main"]
-
 SESSION_SECONDS, SESSION_SECONDS_MIN, SESSION_SECONDS_MAX = 10.0, 2.0, 60.0
 PORT_MAX = 65_535
 

@@ -12,8 +12,6 @@ from prometheus_client.registry import Collector
 
 from rekindle_sidecar.sidecar_session import SidecarSession
 
-__all__ = ["application"]
-
 PREFIX = "rekindle_sidecar"
 NEVER = -1.0
 

@@ -5,8 +5,6 @@ The command line fills it in, `sidecar_process` follows it.
 
 from dataclasses import dataclass
 
-__all__ = ["SidecarOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class SidecarOptions:

@@ -26,8 +26,6 @@ from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_sidecar.store_sync import StoreSync
 from rekindle_zookeeper import Connection
 
-__all__ = ["serve"]
-
 # a handler that is about to answer may do so; long polls are answered at once
 SHUTDOWN_SECONDS = 1.0
 LAST_ROUND_SECONDS = 3.0

@@ -48,8 +48,6 @@ from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.json_log import tell
 from rekindle_sidecar.record_precedence import Stamp, are_foreign
 
-__all__ = ["LEADERLESS_SECONDS", "DriverConnection", "SidecarCounters", "SidecarSession"]
-
 
 @dataclass(slots=True)
 class SidecarCounters:

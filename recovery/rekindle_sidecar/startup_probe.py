@@ -11,8 +11,6 @@ from typing import NoReturn
 
 from rekindle.model.errors import RunError
 
-__all__ = ["probe"]
-
 ANSWER_SECONDS_MAX = 4.0
 OK = 200
 

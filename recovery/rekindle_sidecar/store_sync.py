@@ -37,16 +37,6 @@ from rekindle_sidecar.record_precedence import Precedence, Stamp
 from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
-__all__ = [
-    "ACKS_KEPT",
-    "DriverHeartbeat",
-    "HeartbeatOutcome",
-    "ReportDelivery",
-    "StoreSync",
-    "choose",
-    "tidy",
-]
-
 
 class ReportDelivery:
     """What it has read and written it remembers until `forget`; the store checks each time that it

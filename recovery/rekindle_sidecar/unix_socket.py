@@ -13,8 +13,6 @@ from typing import NoReturn
 
 from rekindle.model.errors import InputError
 
-__all__ = ["listen", "process_at", "remove"]
-
 # of a path in `sockaddr_un`, with the zero at its end
 PATH_BYTES_MAX = 107
 BACKLOG = 64

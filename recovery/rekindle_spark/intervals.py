@@ -6,8 +6,6 @@ of([3, 1, 2, 7])  ->  (1, 4, 7, 8)
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["has", "meets", "numbers", "of", "union"]
-
 
 def of(found: Iterable[int]) -> tuple[int, ...]:
     """The stretches of some numbers, which may come in any order and more than once."""

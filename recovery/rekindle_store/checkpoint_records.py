@@ -8,16 +8,6 @@ docs/formats.md.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-__all__ = [
-    "Kind",
-    "counting",
-    "file_name",
-    "files",
-    "first_input",
-    "older_files",
-    "oldest",
-]
-
 Kind = Literal["state", "input"]
 Record = dict[str, Any]
 # The generation of the newest driver whose seal names checkpoints, and the epochs of these.

@@ -13,8 +13,6 @@ from rekindle.model.errors import DamagedError, RunError
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, pieces, unwatched
 
-__all__ = ["check", "load", "seal"]
-
 REMEDY = "restore it from a copy of the store, or start with an empty store"
 
 

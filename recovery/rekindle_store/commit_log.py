@@ -21,22 +21,6 @@ from rekindle.model.errors import DamagedError
 from rekindle_store import commit_segments
 from rekindle_store.store_files import Files
 
-__all__ = [
-    "COPY",
-    "COPYING",
-    "Record",
-    "check_next",
-    "commits",
-    "generation",
-    "generations",
-    "identity",
-    "is_being_copied",
-    "is_seal",
-    "newest",
-    "numbers",
-    "origin",
-]
-
 Record = dict[str, Any]
 
 # Records that are read at the same time: a server may be far away. It starts with one, so that a

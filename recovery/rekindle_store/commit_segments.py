@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from rekindle.model.errors import DamagedError
 from rekindle_store.store_files import Files
 
-__all__ = ["FOLDER", "LENGTH", "damaged", "first_of", "made", "name_of", "newest", "pack", "read"]
-
 FOLDER = "commits/segments"
 # Three megabytes of records where thirty queries have 60 partitions.
 LENGTH = 500

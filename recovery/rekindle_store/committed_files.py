@@ -25,18 +25,6 @@ from rekindle_store.commit_log import Record
 from rekindle_store.store_files import Files
 from rekindle_store.store_readers import opened, read_ahead, reading
 
-__all__ = [
-    "DEAD_LETTERS",
-    "LATE",
-    "LATE_SIDES",
-    "CommittedFile",
-    "NamedFile",
-    "OutputLog",
-    "QuerySummary",
-    "committed_files",
-    "summaries",
-]
-
 # The output of a step's dead letters has the step's name with this behind.
 DEAD_LETTERS = ".dead-letters"
 # That of its late rows has this one, and that of a join one for each of its inputs.

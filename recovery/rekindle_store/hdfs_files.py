@@ -21,8 +21,6 @@ from hdfs_native import Client, WriteOptions
 from rekindle.model.errors import first_line
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
-__all__ = ["HdfsFiles"]
-
 # Who waits for a store tries again, and says so: of itself the client would for many minutes.
 CONFIGURATION = {"dfs.client.failover.max.attempts": "2"}
 # In the store, for files without their names yet; what killed processes have left lies there.

@@ -20,9 +20,6 @@ from pathlib import Path
 
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
-__all__ = ["LocalFiles", "aside", "flush", "is_aside", "make_folder", "read", "written_aside"]
-
-
 UNFINISHED = ".unfinished"
 
 

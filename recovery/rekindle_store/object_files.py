@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
-__all__ = ["ObjectFiles"]
 
 # Who waits for a store tries again; so that it can say that it waits, one try must not take long.
 RETRIES: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["NoOutputYet", "Output", "read"]
 
 POLL_SECONDS = 1.0
 # How long somebody who follows waits for a store that does not answer.

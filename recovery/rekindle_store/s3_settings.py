@@ -13,8 +13,6 @@ from typing import NoReturn
 
 from rekindle.model.errors import InputError
 
-__all__ = ["authorities", "options"]
-
 SECRET = "AWS_SECRET_ACCESS_KEY"
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", *ENDPOINTS)

@@ -38,8 +38,6 @@ from rekindle_store.store_files import Files
 from rekindle_store.store_integrity import Findings, OfOutput
 from rekindle_store.store_readers import opened, read_ahead
 
-__all__ = ["Copied", "copy"]
-
 # Checkpoints that a driver may replace one after the other while they are copied.
 ROUNDS_MAX = 20
 # Commit records whose output files are copied together, before them.

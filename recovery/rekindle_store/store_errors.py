@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError, RunError, first_line
 
-__all__ = ["FOLDER_REMEDY", "described", "unreadable", "unwritable"]
-
 FOLDER_REMEDY = "name the place that `rekindle run --store` was given"
 # There was an answer of the server, and it was an error.
 ANSWERED = (errno.EREMOTEIO, errno.EBUSY, errno.EOPNOTSUPP)

@@ -25,8 +25,6 @@ from rekindle_store import store_errors
 from rekindle_store.local_files import LocalFiles
 from rekindle_store.transfers import Moved, unwatched
 
-__all__ = ["Files", "at", "check", "exists", "folder"]
-
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
 # What URLs, or object stores, give a meaning of their own.

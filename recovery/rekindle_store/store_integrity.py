@@ -35,8 +35,6 @@ from rekindle_store.checkpoint_records import Record, Seal
 from rekindle_store.store_files import Files
 from rekindle_store.store_readers import read_ahead, reading
 
-__all__ = ["Damage", "Findings", "OfOutput", "branch_files", "check", "seal_of"]
-
 # Damages that are told one by one; of more only the number is.
 DAMAGES_MAX = 1_000
 # Looks at checkpoints, each of which a driver may replace meanwhile.

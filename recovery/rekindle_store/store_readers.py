@@ -16,8 +16,6 @@ from rekindle.model.errors import InputError, RunError
 from rekindle_store import commit_log, store_errors, store_files
 from rekindle_store.store_files import Files
 
-__all__ = ["opened", "read_ahead", "reading"]
-
 # Files that are read at the same time, and in memory together.
 READERS_MAX = 8
 

@@ -7,8 +7,6 @@ that it goes on is what counts, not for how long.
 
 from collections.abc import Callable, Iterator
 
-__all__ = ["PIECE_BYTES", "Moved", "pieces", "unwatched"]
-
 # Is given the bytes that have come or gone since the last call.
 Moved = Callable[[int], None]
 

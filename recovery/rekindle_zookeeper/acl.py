@@ -19,8 +19,6 @@ from kazoo.security import ACL, Permissions, make_acl, make_digest_acl_credentia
 
 from rekindle.model.errors import InputError
 
-__all__ = ["Access", "Credential", "derive", "from_text", "read_secret", "to_text"]
-
 USER = "rekindle"
 SECRET_LENGTH_MAX = 1_000
 # Whoever has a namespace's credential may try secrets offline, so it must not be a word.

@@ -25,8 +25,6 @@ from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.transactions import Step
 from rekindle_zookeeper.zookeeper_errors import Conflict
 
-__all__ = ["ChunkedRecords"]
-
 # others may come between our look and our write, but not for ever
 ATTEMPTS_MAX = 10
 Watch = Callable[[WatchedEvent], None]

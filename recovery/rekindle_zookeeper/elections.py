@@ -18,8 +18,6 @@ from kazoo.recipe.election import Election as Recipe
 from rekindle.model.errors import RunError
 from rekindle_zookeeper.sessions import Sessions
 
-__all__ = ["Election"]
-
 PAUSE_SECONDS = 1.0
 
 

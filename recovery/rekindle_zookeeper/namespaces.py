@@ -28,8 +28,6 @@ from rekindle_zookeeper.chunked_records import ChunkedRecords
 from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.transactions import Step
 
-__all__ = ["NamespaceQuota", "Namespaces"]
-
 QUOTAS = "/zookeeper/quota"
 ROOTS = ("/", "/zookeeper", QUOTAS)
 AT_ONCE_MAX = 100

@@ -20,8 +20,6 @@ from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 from rekindle.protocol import store_paths
 from rekindle_zookeeper.acl import ALL, rights
 
-__all__ = ["GUARDS", "acl", "granted", "namespace_of"]
-
 # A namespace may remove directives, and so a guard among them, were there not one below that.
 GUARDS = (
     (store_paths.COORDINATION, store_paths.GUARD),

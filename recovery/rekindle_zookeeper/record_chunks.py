@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths
 
-__all__ = ["HEAD_BYTES_MAX", "WrittenRecord", "folder", "named", "prepare"]
-
 HEAD_BYTES_MAX = 200
 # of the data in a transaction; the servers take messages of 1 MiB
 TRANSACTION_BYTES_MAX = 800_000

@@ -33,9 +33,6 @@ from rekindle.model.errors import RunError
 from rekindle_zookeeper.acl import Access
 from rekindle_zookeeper.zookeeper_errors import StoreUnreachable
 
-__all__ = ["PollingHandler", "Sessions"]
-
-
 Files = list[Any]
 
 

@@ -10,8 +10,6 @@ from kazoo.client import TransactionRequest
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
-__all__ = ["Step", "delete", "require", "require_some", "version_after", "write"]
-
 Step = Callable[[TransactionRequest], None]
 
 

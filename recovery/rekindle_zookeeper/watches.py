@@ -20,8 +20,6 @@ from kazoo.client import KazooClient
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, EventType, WatchedEvent
 
-__all__ = ["Watches", "dispatch"]
-
 Callbacks = tuple[Callable[[], None], ...]
 
 ARMED_AT_ONCE = 50

@@ -25,8 +25,6 @@ from rekindle_zookeeper.namespaces import Namespaces
 from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.watches import Watches, dispatch
 
-__all__ = ["Connection", "check_hosts", "connect", "sweep"]
-
 
 def sweep(records: ChunkedRecords, folder: str, seen: Mapping[str, int]) -> dict[str, int]:
     """Remove the pieces below an application's `folder` that no record names and that are as in

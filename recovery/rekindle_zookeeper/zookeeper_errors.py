@@ -5,8 +5,6 @@ Whatever else goes wrong is a RunError that names the record.
 
 from rekindle.model.errors import RunError
 
-__all__ = ["Conflict", "StoreUnreachable"]
-
 
 class StoreUnreachable(RunError):
     """The store did not answer in time. A write may have been carried out all the same, then or

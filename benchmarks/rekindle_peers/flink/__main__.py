@@ -13,8 +13,6 @@ import typer
 
 from rekindle_cli import cli_options, command_line
 
-__all__ = ["application", "main"]
-
 ROWS_PER_SECOND_MAX = 10_000_000
 SECONDS_PER_DAY = 86_400
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from rekindle_cli.jsonl_tail import EventFile
 
-__all__ = ["Checkpoint", "FollowedStore"]
-
 # For so long after a checkpoint files are looked for that it makes public. A node with half a core
 # needs some tenths of a second; those of the next checkpoint come after that one's completion.
 PUBLIC_SECONDS_MAX = 1.0

@@ -15,8 +15,6 @@ from rekindle_local.daemons import Daemon
 from rekindle_local.local_nodes import CPU_QUOTA, LocalNodes
 from rekindle_peers.flink import flink_installation
 
-__all__ = ["FlinkCluster", "Scheduler"]
-
 HOST = "127.0.0.1"
 JOB_MANAGER_MEGABYTES = 512
 # Beside the tasks' own heap: what Flink itself takes, and buffers between tasks.

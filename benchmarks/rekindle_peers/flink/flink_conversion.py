@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 
 from rekindle_local.flights import flight_data, row_arrivals
 
-__all__ = ["convert"]
-
 # As `Flight.Rows` and `Hour.Rows` read them.
 FLIGHT_COLUMNS = (
     *("event_time", "carrier", "flight", "tailnum", "origin", "dest"),

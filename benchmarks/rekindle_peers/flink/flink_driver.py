@@ -29,8 +29,6 @@ from rekindle_peers.flink import flink_conversion, flink_installation, flink_out
 from rekindle_peers.flink.flink_checkpoints import Checkpoint, FollowedStore
 from rekindle_spark.driver.event_log import EventLog, open_events
 
-__all__ = ["FlinkOptions", "run", "sources"]
-
 POLL_SECONDS = 0.25
 # Rarely, for the JobManager's time is counted.
 ASK_SECONDS = 2.0

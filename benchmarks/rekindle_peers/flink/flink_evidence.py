@@ -13,8 +13,6 @@ from rekindle_local.demo import demo_evidence
 from rekindle_peers.flink import flink_outputs
 from rekindle_peers.peer_evidence import PeerRun
 
-__all__ = ["tables"]
-
 
 def tables(run: PeerRun, query: str) -> Sequence[pa.Table]:
     """Every row that counts, with checkpoint and commit time."""

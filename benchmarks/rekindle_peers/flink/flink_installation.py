@@ -13,8 +13,6 @@ from rekindle.model.errors import InputError
 from rekindle_local import spark_distribution
 from rekindle_spark.spark.jar_compiler import Jar
 
-__all__ = ["Installation", "find", "is_installed"]
-
 PACKAGE = "apache-flink-libraries"
 FOLDER = Path(__file__).parent / "jvm"
 JAR = FOLDER / "rekindle-flink.jar"

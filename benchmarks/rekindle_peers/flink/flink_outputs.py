@@ -10,8 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-__all__ = ["COLUMNS", "committed_files", "read"]
-
 _WINDOW = "window_start:time window_end:time"
 _SUMS = "flights late cancelled delay_minutes"
 _CARRIER_DAY = f"origin:text carrier:text {_WINDOW} {_SUMS} miles"

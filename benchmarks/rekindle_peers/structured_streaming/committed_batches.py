@@ -14,15 +14,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "Batch",
-    "batch_folder",
-    "check_streams",
-    "committed",
-    "output_files",
-    "stream_name",
-]
-
 COMPACT = ".compact"
 # Between the names of the queries that share a stream.
 AND = "+"

@@ -8,8 +8,6 @@ from pathlib import Path
 from rekindle_spark.spark import jvm_build
 from rekindle_spark.spark.jar_compiler import Jar
 
-__all__ = ["path"]
-
 FOLDER = Path(__file__).parent / "jvm"
 JAR = FOLDER / "rekindle-replay.jar"
 

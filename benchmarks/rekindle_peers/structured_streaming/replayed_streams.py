@@ -18,8 +18,6 @@ from pyspark.sql import functions as sql
 from rekindle_local.flights import flight_data
 from rekindle_local.flights.row_arrivals import RowClock
 
-__all__ = ["END", "Replays", "in_time"]
-
 # The time of the row behind all others, as in `ReplayRows`: watermarks pass everything, no query
 # shows it. It is no full hour, or what Spark infers of the hours of a join would drop it too early.
 END = "2200-01-01 00:20:00"

@@ -27,8 +27,6 @@ from rekindle_peers.structured_streaming.committed_batches import Batch
 from rekindle_peers.structured_streaming.replayed_streams import Replays
 from rekindle_spark.driver.event_log import EventLog, open_events
 
-__all__ = ["SETTINGS", "StreamingOptions", "run"]
-
 POLL_SECONDS = 0.5
 FAILURES_MAX = 100
 # Several times what a batch takes on a busy cluster: what waits after a failure is no batch beyond

@@ -14,8 +14,6 @@ from rekindle_local.demo import demo_evidence
 from rekindle_peers.peer_evidence import PeerRun
 from rekindle_peers.structured_streaming import committed_batches
 
-__all__ = ["tables"]
-
 
 def tables(run: PeerRun, query: str) -> Sequence[pa.Table]:
     """Every row that counts, with batch and commit time."""

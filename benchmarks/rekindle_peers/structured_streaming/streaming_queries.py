@@ -15,8 +15,6 @@ from rekindle_local.flights import flight_columns
 from rekindle_local.flights.flight_data import ORIGINS, UNKNOWN_AIRCRAFT
 from rekindle_peers.structured_streaming.replayed_streams import END, Replays, in_time
 
-__all__ = ["JOINS", "QUERIES", "SHARED", "Shared", "build", "flatten"]
-
 DAY, WEEK = "1 day", "7 days"
 NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
 # Pairs of the join are as late as the later side, so up to half an hour ahead of the rows behind

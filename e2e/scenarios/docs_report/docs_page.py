@@ -16,8 +16,6 @@ from scenarios.docs_report import docs_tables
 from scenarios.docs_report import scenario_folders as book_runs
 from scenarios.docs_report.scenario_folders import FoundRuns, RecordedRun
 
-__all__ = ["BEGIN", "END", "PAGE", "files"]
-
 PAGE = "e2e.md"
 BEGIN = "<!-- made by `python -m scenarios book`: begin -->"
 END = "<!-- made by `python -m scenarios book`: end -->"

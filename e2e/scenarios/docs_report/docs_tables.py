@@ -9,8 +9,6 @@ from rekindle_cli.report_html import report_text
 from scenarios import strategies
 from scenarios.docs_report.scenario_folders import SPARK_ALONE_SHOWN, Figure, FoundRuns, RecordedRun
 
-__all__ = ["bars", "outcomes"]
-
 NONE = "–"
 HEADS = (
     "scenario",

@@ -18,17 +18,6 @@ import msgspec
 from rekindle.model.errors import InputError
 from scenarios import strategies
 
-__all__ = [
-    "SPARK_ALONE_SHOWN",
-    "Figure",
-    "FoundRuns",
-    "RecordedRun",
-    "ReportedQuery",
-    "ScenarioReport",
-    "kept_text",
-    "read",
-]
-
 Kind = TypeVar("Kind")
 
 # Of report.json, of figures.json, and of what is kept of them.

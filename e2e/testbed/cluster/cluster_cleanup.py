@@ -17,8 +17,6 @@ from testbed.cluster import machine_network
 from testbed.cluster.machine_cgroups import parse_roots
 from testbed.cluster.machine_names import GROUP, LINK, PLANE_GROUP, ClusterFolders
 
-__all__ = ["Leftovers", "find", "remove"]
-
 END_SECONDS_MAX = 30.0
 # A watcher that is at work on the same needs a moment.
 SETTLE_SECONDS = 1.0

@@ -24,7 +24,6 @@ from testbed.cluster.node_configuration import NodeSpec
 if TYPE_CHECKING:
     from testbed.cluster.node_cluster import NodeCluster
 
-__all__ = ["add_commands", "default_directory"]
 
 END_SECONDS_MAX = 120.0
 EXAMPLE = "Example: python -m testbed cluster up --nodes 3 --zones a,b"

@@ -18,8 +18,6 @@ from testbed.cluster.machine_namespaces import NamespacedMachine
 from testbed.cluster.node_configuration import READY_PORT
 from testbed.test_programs import COREDNS
 
-__all__ = ["start_name_service"]
-
 START_SECONDS_MAX = 60.0
 ANSWER_SECONDS_MAX = 2.0
 _NAMESPACE = "kube-system"

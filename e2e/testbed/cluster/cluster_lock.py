@@ -18,20 +18,6 @@ from rekindle.model.errors import InputError
 from rekindle_local import process_sets
 from testbed import file_lock, process_owners
 
-__all__ = [
-    "FOLDER",
-    "WHERE",
-    "ClusterRecord",
-    "check_free",
-    "claimed",
-    "forget",
-    "not_yours",
-    "orders_socket",
-    "owner",
-    "read",
-    "write",
-]
-
 FOLDER = Path("/var/lib/rekindle-testbed")
 WHERE = "the cluster of real nodes"
 _LOCK = "lock"

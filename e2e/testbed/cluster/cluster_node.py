@@ -14,8 +14,6 @@ from testbed.cluster.machine_namespaces import NamespacedMachine
 from testbed.cluster.node_configuration import NodeSpec
 from testbed.test_programs import KUBE_PROXY, KUBELET
 
-__all__ = ["ClusterAccess", "ClusterMachine"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:

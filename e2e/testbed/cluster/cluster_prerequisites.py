@@ -17,8 +17,6 @@ from testbed.cluster import cluster_lock, machine_cgroups, machine_network
 from testbed.cluster.machine_cgroups import MachineCgroups
 from testbed.cluster.machine_namespaces import ENVIRONMENT, HIDDEN
 
-__all__ = ["Installed", "check_folder", "find_installed", "lacking"]
-
 # Programs, and the Debian packages that have them.
 _PROGRAMS = {
     "containerd": "containerd",

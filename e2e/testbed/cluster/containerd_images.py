@@ -16,8 +16,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError
 from testbed import program_runs
 
-__all__ = ["BUSYBOX", "PAUSE", "Content", "read_busybox", "write_archive"]
-
 # What holds a pod's namespaces; both names are of one image.
 PAUSE = "localhost/pause:1"
 BUSYBOX = "localhost/busybox:1"

@@ -17,8 +17,6 @@ from rekindle.model.errors import InputError, RekindleError, RunError
 from testbed import process_owners
 from testbed.cluster import cluster_lock
 
-__all__ = ["ControlSocket", "send"]
-
 Order = Mapping[str, Any]
 ORDER_BYTES_MAX = 1 << 20
 WHAT_MAX = 200

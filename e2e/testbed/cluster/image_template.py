@@ -19,8 +19,6 @@ from testbed.cluster import containerd_images, node_configuration
 from testbed.cluster.containerd_images import BUSYBOX, PAUSE
 from testbed.cluster.machine_namespaces import NamespacedMachine, end_machines
 
-__all__ = ["BOOTED", "CONTAINERD", "NodeTemplate", "check_images", "kept_folder"]
-
 CONTAINERD = "containerd"
 COPY_SECONDS_MAX = 600.0
 BOOTED = re.compile("containerd successfully booted")

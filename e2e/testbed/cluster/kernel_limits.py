@@ -7,8 +7,6 @@ cluster_lock.py, so that it is put back even after a cluster that was killed.
 
 from pathlib import Path
 
-__all__ = ["instances", "lift", "put_back"]
-
 _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _INSTANCES_MIN = 8_192
 

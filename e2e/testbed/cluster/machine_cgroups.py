@@ -15,8 +15,6 @@ from rekindle.model.errors import InputError
 from rekindle_local import cgroups
 from testbed.cluster.machine_names import GROUP, PLANE_GROUP
 
-__all__ = ["MachineCgroups", "find_groups", "parse_roots"]
-
 _SYSTEM = "system"
 # A kubelet does not start without these.
 _NEEDED = frozenset(("cpu", "cpuset", "memory"))

@@ -10,23 +10,6 @@ from pathlib import Path
 
 from testbed.plane_components import SERVICE_ADDRESSES
 
-__all__ = [
-    "DOMAIN",
-    "GROUP",
-    "HOST",
-    "LINK",
-    "NAME_SERVICE",
-    "NODES",
-    "NODES_MAX",
-    "PLANE_GROUP",
-    "PODS",
-    "PORTS",
-    "SERVICES",
-    "SWITCH",
-    "ClusterFolders",
-    "MachineNames",
-]
-
 NODES = IPv4Network("10.123.0.0/16")
 PODS = IPv4Network("10.124.0.0/16")
 SERVICES = IPv4Network(SERVICE_ADDRESSES)

@@ -25,8 +25,6 @@ from rekindle_local.process_reaper import ProcessReaper
 from testbed import program_runs
 from testbed.cluster.machine_cgroups import MachineCgroups
 
-__all__ = ["ENVIRONMENT", "HIDDEN", "NamespacedMachine", "end_machines"]
-
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 # These folders of the host are not to be seen on a machine.
 HIDDEN = (Path("/run"), Path("/var/lib"), Path("/var/log"))

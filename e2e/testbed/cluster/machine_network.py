@@ -15,8 +15,6 @@ from testbed import program_runs
 from testbed.cluster.machine_names import HOST, LINK, NODES, PODS, SERVICES, SWITCH, MachineNames
 from testbed.cluster.machine_namespaces import ENVIRONMENT, NamespacedMachine
 
-__all__ = ["Network", "check_addresses", "overlapping", "remove_link"]
-
 COMMAND_SECONDS_MAX = 60.0
 _BRIDGE = "nodes"
 # With an address of its own: a bridge would take that of its lowest port, which comes and goes.

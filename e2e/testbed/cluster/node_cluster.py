@@ -33,8 +33,6 @@ from testbed.control_plane import ControlPlane
 from testbed.node_objects import NOT_READY, UNREACHABLE
 from testbed.test_programs import CONTROL_PLANE, COREDNS, KUBE_PROXY, KUBELET
 
-__all__ = ["NodeCluster"]
-
 READY_SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.25
 SWITCH = "switch"

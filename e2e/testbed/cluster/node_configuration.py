@@ -16,19 +16,6 @@ from testbed.cluster.containerd_images import PAUSE
 from testbed.cluster.machine_names import DOMAIN, GROUP, NAME_SERVICE, PODS, SWITCH, MachineNames
 from testbed.node_objects import ZONE
 
-__all__ = [
-    "MEMORY_LEFT_MIB",
-    "READY_PORT",
-    "NodeSpec",
-    "containerd",
-    "corefile",
-    "kubelet",
-    "kubelet_arguments",
-    "machine_mib",
-    "pod_network",
-    "proxy",
-]
-
 _CONTAINERD = "/run/containerd/containerd.sock"
 READY_PORT = 8181
 # Kept free for what is not a pod: the nodes share this machine's memory.

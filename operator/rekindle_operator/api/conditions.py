@@ -15,25 +15,6 @@ import msgspec
 from rekindle.model.reasons import Explained, Reason
 from rekindle_operator.api.custom_resources import Count, Moment, Value, Word, clipped
 
-__all__ = [
-    "ACCEPTED",
-    "APPROVED",
-    "CONFIRMED",
-    "COORDINATION_AT_RISK",
-    "DOMAIN_LOSS_SURVIVED",
-    "EXCLUSIVE",
-    "PLANNED",
-    "PROTECTED",
-    "QUERIES_RUNNING",
-    "RECOVERED",
-    "STORE_SECURED",
-    "Condition",
-    "ConditionFinding",
-    "ResourceReason",
-    "camel_case",
-    "updated",
-]
-
 ACCEPTED: Final = "Accepted"
 EXCLUSIVE: Final = "Exclusive"
 PROTECTED: Final = "Protected"

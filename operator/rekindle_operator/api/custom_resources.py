@@ -14,26 +14,6 @@ import msgspec
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "API_VERSION",
-    "GROUP",
-    "VERSION",
-    "Count",
-    "Label",
-    "Moment",
-    "Name",
-    "Number",
-    "Resource",
-    "ResourceMetadata",
-    "Seconds",
-    "Value",
-    "Word",
-    "clipped",
-    "identity",
-    "read",
-    "written",
-]
-
 GROUP = "rekindle.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"

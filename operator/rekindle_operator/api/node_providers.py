@@ -11,19 +11,6 @@ import msgspec
 from rekindle_operator.api.custom_resources import Label, Name, Value
 from rekindle_operator.api.recovery_policy import LabelKey, Labels, ProviderName
 
-__all__ = [
-    "ClusterApi",
-    "Karpenter",
-    "KubeconfigSecret",
-    "MachineDeployment",
-    "NodeClassReference",
-    "NodeRequirement",
-    "Provider",
-    "ProviderLimits",
-    "ProvisioningRequest",
-    "Taint",
-]
-
 NodeCount = Annotated[int, msgspec.Meta(ge=1, le=5_000)]
 Namespace = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = ["Amount", "cpu_millis", "exact", "limited", "memory_bytes", "requested"]
-
 Amount = Callable[[object], int]
 Record = Mapping[str, Any]
 

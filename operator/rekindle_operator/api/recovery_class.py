@@ -24,28 +24,6 @@ from rekindle_operator.api.custom_resources import (
 from rekindle_operator.api.node_providers import Provider
 from rekindle_operator.api.recovery_policy import Approval, NodeCount, Percent
 
-__all__ = [
-    "CREDENTIAL_KEY",
-    "CREDENTIAL_SECRET",
-    "Certainty",
-    "ClassLimits",
-    "ClassSpec",
-    "ClassStatus",
-    "Detection",
-    "Executors",
-    "Fencing",
-    "NodeDeletion",
-    "RecoveryClass",
-    "Resources",
-    "SecretReference",
-    "SidecarSpec",
-    "StoreSpec",
-    "Taints",
-    "from_object",
-    "misfit",
-    "to_status",
-]
-
 PROVIDERS_LENGTH_MAX = 200
 # The Secret that the operator makes in each namespace, for classes whose drivers are to have it.
 CREDENTIAL_SECRET, CREDENTIAL_KEY = "rekindle-credential", "secret"

@@ -24,28 +24,6 @@ from rekindle_operator.api.custom_resources import (
     written,
 )
 
-__all__ = [
-    "ApplicationKind",
-    "Approval",
-    "Correlated",
-    "DriverSelector",
-    "Group",
-    "Guards",
-    "LabelRequirement",
-    "LabelSelector",
-    "Narrowing",
-    "Planning",
-    "PolicySpec",
-    "PolicyStatus",
-    "QueryPriority",
-    "RecoveryPolicy",
-    "SelectedApplication",
-    "Selector",
-    "SparkApplications",
-    "from_object",
-    "to_status",
-]
-
 APPLICATIONS_MAX = 200
 NARROWED_MAX = 20
 SENTENCE_LENGTH_MAX = 500

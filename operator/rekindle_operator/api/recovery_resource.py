@@ -21,15 +21,6 @@ from rekindle_operator.api.custom_resources import (
 from rekindle_operator.api.recovery_policy import ApplicationKind, Group
 from rekindle_operator.api.recovery_status import RecoveryStatus
 
-__all__ = [
-    "ApplicationReference",
-    "Recovery",
-    "RecoverySpec",
-    "from_object",
-    "recovery_name",
-    "to_object",
-]
-
 NAME_LENGTH_MAX = 253
 DIGEST_LENGTH = 5
 

@@ -26,19 +26,6 @@ from rekindle_operator.api.custom_resources import (
 from rekindle_operator.api.recovery_class import Certainty
 from rekindle_operator.api.recovery_policy import ProviderName, Query
 
-__all__ = [
-    "ENDED",
-    "STOPPED",
-    "DriverRecovery",
-    "LostNode",
-    "NodeRequest",
-    "Phase",
-    "PlanMade",
-    "QueryRecovery",
-    "RecoveryStatus",
-    "to_status",
-]
-
 LOST_NODES_MAX = 200
 REQUESTS_MAX = 100
 PLANS_MAX = 20

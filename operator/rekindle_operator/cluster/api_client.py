@@ -22,16 +22,6 @@ from kubernetes import client, config
 from rekindle.model.errors import InputError, RunError
 from rekindle_operator.cluster.json_access import ObjectKind
 
-__all__ = [
-    "Api",
-    "ApiRefused",
-    "ApiUnreachable",
-    "NotLeading",
-    "ObjectConflict",
-    "connect",
-    "path_of",
-]
-
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 # How long to come back again and again where there is too much to do.

@@ -33,20 +33,6 @@ from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 from rekindle_operator.policies import policy_selection
 from rekindle_operator.policies.protection_reasons import ProtectionReason, judge
 
-__all__ = [
-    "Executors",
-    "MatchedApplication",
-    "Policies",
-    "bucket",
-    "buckets",
-    "driver_as_selected",
-    "driver_of",
-    "join",
-    "named_buckets",
-    "named_place",
-    "place_of",
-]
-
 NAME_LABEL = "spark-app-name"
 # the kind of bucket of executors that a driver's pod owns
 OWNER = "pod"

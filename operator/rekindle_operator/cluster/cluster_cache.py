@@ -23,8 +23,6 @@ from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.pods import SPARK_APPLICATION_GROUPS, Occupant, PodSeen
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 
-__all__ = ["ClusterCache"]
-
 Pods = dict[str, PodSeen]
 Resources = dict[tuple[str, str], SparkApplicationSeen]
 Key = TypeVar("Key")

@@ -22,8 +22,6 @@ from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.policies import effective_policy, policy_selection
 from rekindle_operator.policies.effective_policy import Effective
 
-__all__ = ["ClusterView"]
-
 
 @dataclass(slots=True)
 class ClusterView:

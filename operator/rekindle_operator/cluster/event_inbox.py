@@ -10,8 +10,6 @@ from queue import Empty, SimpleQueue
 
 from rekindle_operator.cluster.cluster_view import ClusterView
 
-__all__ = ["EventInbox", "News"]
-
 News = Callable[[ClusterView], None]
 
 

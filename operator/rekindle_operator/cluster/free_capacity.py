@@ -18,8 +18,6 @@ from rekindle.protocol import NodeSeen
 from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.pods import PodSeen
 
-__all__ = ["Room", "capped", "room", "shares"]
-
 MILLIS_PER_PERCENT = 10
 STEP_PERCENT = 10.0
 ROUNDING = 1e-6

@@ -9,20 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = [
-    "Body",
-    "ObjectCondition",
-    "ObjectKind",
-    "condition",
-    "count",
-    "is_deleting",
-    "is_true",
-    "items",
-    "mapping",
-    "moment",
-    "text",
-]
-
 Body = Mapping[str, Any]
 
 

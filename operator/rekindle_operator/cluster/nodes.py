@@ -14,8 +14,6 @@ from rekindle_operator.cluster.pods import interned
 from rekindle_operator.detection.detection_input import WatchedNode
 from rekindle_operator.remediation import node_remediation
 
-__all__ = ["ClusterNode", "node_seen"]
-
 UNKNOWN = "Unknown"
 Record = Mapping[str, Any]
 

@@ -4,21 +4,6 @@ from rekindle_operator.api.custom_resources import API_VERSION
 from rekindle_operator.cluster.json_access import ObjectKind
 from rekindle_operator.cluster.pods import APACHE, KUBEFLOW
 
-__all__ = [
-    "CLASSES",
-    "EVENTS",
-    "LEASES",
-    "NAMESPACES",
-    "NODES",
-    "NODE_LEASES",
-    "PODS",
-    "POLICIES",
-    "RECOVERIES",
-    "SECRETS",
-    "SPARK_APPLICATIONS",
-    "SPARK_VERSIONS",
-]
-
 PODS = ObjectKind("v1", "Pod", "pods")
 NODES = ObjectKind("v1", "Node", "nodes", namespaced=False)
 LEASES = ObjectKind("coordination.k8s.io/v1", "Lease", "leases")

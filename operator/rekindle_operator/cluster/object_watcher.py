@@ -25,8 +25,6 @@ from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.event_inbox import EventInbox, News
 from rekindle_operator.cluster.json_access import ObjectKind
 
-__all__ = ["ObjectWatcher", "WatchHandler", "list_all", "news_of"]
-
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
 GONE = 410
 

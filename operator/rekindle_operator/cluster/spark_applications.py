@@ -19,8 +19,6 @@ from rekindle_operator.cluster.pods import (
     shared,
 )
 
-__all__ = ["SparkApplicationSeen", "application_seen"]
-
 # States from which neither operator starts a driver again.
 ENDED_STATES = frozenset(
     {"COMPLETED", "FAILED", "ResourceReleased", "TerminatedWithoutReleaseResources"}

@@ -10,8 +10,6 @@ author calls its main one. Pure; `pods` and `webhook.containers` call it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["SIDECAR", "spark_container"]
-
 SIDECAR = "rekindle-sidecar"
 NAMES = ("spark-kubernetes-driver", "spark-kubernetes-executor", "executor")
 ROLES = ("driver", "executor")

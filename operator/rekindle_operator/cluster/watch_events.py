@@ -15,8 +15,6 @@ from rekindle_operator.cluster.object_watcher import WatchHandler
 from rekindle_operator.cluster.pods import SPARK_APPLICATION_GROUPS, pod_seen
 from rekindle_operator.cluster.spark_applications import application_seen
 
-__all__ = ["APPLICATIONS", "CLASSES", "NODES", "PODS", "POLICIES", "RECOVERIES"]
-
 
 def _pod_seen(body: Body) -> News:
     seen = pod_seen(body)

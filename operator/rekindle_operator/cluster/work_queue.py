@@ -18,8 +18,6 @@ from rekindle.model.errors import RekindleError
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.api_client import NotLeading
 
-__all__ = ["WorkQueue"]
-
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.5, 30.0
 Errand = Callable[[], float | None]
 

@@ -35,8 +35,6 @@ from rekindle_operator.policies import effective_policy
 from rekindle_operator.policies.concurrency_limiter import Limiter
 from rekindle_operator.policies.effective_policy import Effective
 
-__all__ = ["CoordinationAdapter"]
-
 
 @dataclass(slots=True)
 class CoordinationAdapter:

@@ -15,8 +15,6 @@ from rekindle.coordination.session import Driver
 from rekindle.model.reasons import Reason
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 
-__all__ = ["Coordination", "DriverContact", "dangers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Coordination:

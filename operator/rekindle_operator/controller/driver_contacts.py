@@ -13,8 +13,6 @@ from rekindle_operator.controller import coordination_risks
 from rekindle_operator.controller.coordination_risks import Coordination, DriverContact
 from rekindle_operator.recovery.recovery_inputs import Danger
 
-__all__ = ["DriverContacts"]
-
 
 @dataclass(slots=True)
 class DriverContacts:

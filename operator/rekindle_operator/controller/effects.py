@@ -52,8 +52,6 @@ from rekindle_operator.remediation.remediation_runner import RemediationRunner
 from rekindle_operator.remediation.remediation_writer import RemediationWriter
 from rekindle_zookeeper import Connection
 
-__all__ = ["DecisionCache", "Effects"]
-
 
 class DecisionCache(dict[Place, Case]):
     """The newest case of each application that was decided about."""

@@ -26,8 +26,6 @@ from rekindle_operator.cluster.event_inbox import EventInbox
 from rekindle_operator.cluster.json_access import ObjectKind
 from rekindle_operator.cluster.object_watcher import WatchHandler, list_all, news_of
 
-__all__ = ["KopfWatchers"]
-
 CENSUS_SECONDS = 300.0
 RETRY_SECONDS = 5.0
 START_SECONDS_MAX = 30.0

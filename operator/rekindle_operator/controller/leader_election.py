@@ -25,8 +25,6 @@ from rekindle_coordinator.coordinator_loop import Candidacy
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, Body, ObjectConflict, path_of
 
-__all__ = ["LeaderElection"]
-
 LEASE_SECONDS = 15
 # Shares of the Lease's time, those of client-go: 10 s and 2 s of 15.
 DEADLINE_SHARE = 2 / 3

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 
 from rekindle_coordinator.coordinator_log import Log
 
-__all__ = ["heard", "hush"]
-
 QUIET_SECONDS = 300.0
 KEPT_MAX = 1_000
 TEXT_MAX = 1_000

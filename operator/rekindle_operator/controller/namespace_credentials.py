@@ -29,8 +29,6 @@ from rekindle_operator.cluster.api_client import Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_zookeeper import Connection, Credential, NamespaceQuota, Namespaces, derive, to_text
 
-__all__ = ["CredentialSettings", "NamespaceCredentials"]
-
 APPLY = "application/apply-patch+yaml"
 OWNER = "rekindle-operator"
 PAUSE_SECONDS = 1.0

@@ -17,8 +17,6 @@ from rekindle_operator.controller import log_capture
 from rekindle_operator.controller.operator_options import OperatorOptions, own_namespace
 from rekindle_operator.controller.wiring import running
 
-__all__ = ["main", "operate"]
-
 PROGRAM = "rekindle-operator"
 PREFIX = "REKINDLE_"
 # Whoever decides waits for the store several times for each plan, and each time has to get the

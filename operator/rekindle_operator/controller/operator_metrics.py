@@ -25,8 +25,6 @@ from rekindle_operator.detection.lease_poller import LeasePoller
 from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 from rekindle_operator.policies.protection_reasons import ProtectionReason
 
-__all__ = ["MetricsReader", "OperatorMetrics", "WatchedSource"]
-
 PREFIX = "rekindle_operator"
 UNHEARD_SECONDS_MAX = 300.0
 READ_SECONDS = 1.0

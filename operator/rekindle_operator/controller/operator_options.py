@@ -12,8 +12,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError
 from rekindle_zookeeper import check_hosts
 
-__all__ = ["OperatorOptions", "check", "own_namespace"]
-
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/@]*")

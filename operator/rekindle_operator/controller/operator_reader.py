@@ -23,8 +23,6 @@ from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.api.recovery_status import ENDED, PlanMade
 from rekindle_operator.cluster.cluster_view import ClusterView
 
-__all__ = ["OperatorReader"]
-
 
 @dataclass(slots=True)
 class OperatorReader:

@@ -49,8 +49,6 @@ from rekindle_operator.webhook.webhook_server import check_port
 from rekindle_operator.webhook.webhook_setup import WebhookSetup
 from rekindle_zookeeper import Connection, NamespaceQuota, connect, derive, read_secret
 
-__all__ = ["RunningOperator", "running"]
-
 CONNECTIONS = 32
 RETRY_SECONDS = 2.0
 

@@ -18,8 +18,6 @@ from rekindle.protocol import store_paths
 from rekindle_operator.controller.coordination_risks import Coordination
 from rekindle_zookeeper import Connection
 
-__all__ = ["ServerFigures", "ZookeeperProbe"]
-
 ANSWER_SECONDS_MAX = 2.0
 ANSWER_BYTES_MAX = 65_536
 DEFAULT_PORT = 2181

@@ -16,8 +16,6 @@ from enum import StrEnum
 from rekindle.model.reasons import Reason
 from rekindle_operator.detection.detection_reasons import DetectionReason
 
-__all__ = ["DetectionEvent", "DetectionKind", "Word", "lost_nodes"]
-
 Word = Reason | DetectionReason
 
 

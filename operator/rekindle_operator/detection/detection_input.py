@@ -10,16 +10,6 @@ from dataclasses import dataclass, field
 
 from rekindle.coordination import Driver
 
-__all__ = [
-    "READY",
-    "Leases",
-    "Observation",
-    "Rules",
-    "WatchedApplication",
-    "WatchedNode",
-    "announcement",
-]
-
 READY = "True"
 # What announces that a node goes on purpose, emptied first. Not among them: taints of spot notices
 # (the machine goes whether it is empty or not, and a spot pool that goes is a failure), and

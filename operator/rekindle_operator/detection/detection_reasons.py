@@ -6,8 +6,6 @@ The same form as `rekindle.model.reasons`: a word, and what it means in a line. 
 
 from rekindle.model.reasons import Explained
 
-__all__ = ["DetectionReason"]
-
 
 class DetectionReason(Explained):
     """A kebab-case word; `meaning` says it in a line."""

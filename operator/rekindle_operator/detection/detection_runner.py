@@ -48,9 +48,6 @@ from rekindle_operator.detection.node_detector import NodeInventory
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.recovery import NodeObservation
 
-__all__ = ["Avoidance", "DetectionRunner", "DriverSilence", "hear"]
-
-
 # What was heard on a node where no executor is any more is of no use after that.
 KEPT_SECONDS = 600.0
 

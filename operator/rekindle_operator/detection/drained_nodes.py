@@ -10,8 +10,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.detection import node_inventory
 from rekindle_operator.detection.detection_runner import DetectionRunner
 
-__all__ = ["DrainedNodes"]
-
 
 @dataclass(slots=True)
 class DrainedNodes:

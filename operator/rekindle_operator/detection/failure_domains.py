@@ -13,8 +13,6 @@ from types import MappingProxyType
 
 from rekindle_operator.detection.detection_reasons import DetectionReason
 
-__all__ = ["HOSTNAME", "Domain", "Judgement", "group", "impaired", "judge", "listed", "of", "parse"]
-
 Labels = Mapping[str, str]
 
 HOSTNAME = "kubernetes.io/hostname"

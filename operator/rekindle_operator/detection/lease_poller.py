@@ -18,8 +18,6 @@ from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.detection.detection_input import Leases
 
-__all__ = ["LeasePoller"]
-
 LOOK_SECONDS_MAX = 5.0
 # A pause takes so many times what the look before it took: looks cost little, ours and the API
 # server's time, however many leases there are.

@@ -21,20 +21,6 @@ from dataclasses import dataclass, field, replace
 
 from rekindle_operator.detection.detection_input import Leases, Rules
 
-__all__ = [
-    "Timers",
-    "forget",
-    "is_silent",
-    "overdue_seconds",
-    "read",
-    "renewed",
-    "restart",
-    "silent",
-    "singled_out",
-    "steady",
-    "watch",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Timers:

@@ -22,8 +22,6 @@ from rekindle_operator.detection.detection_input import (
 from rekindle_operator.detection.detection_reasons import DetectionReason
 from rekindle_operator.detection.lease_timers import Timers
 
-__all__ = ["Gone", "NodeInventory", "departure", "forget_told", "take_in", "users"]
-
 Applications = Mapping[str, WatchedApplication]
 Entry = TypeVar("Entry")
 

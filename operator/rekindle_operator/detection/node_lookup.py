@@ -15,8 +15,6 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from rekindle.protocol import NodeSeen
 from rekindle_operator.cluster.pods import PodSeen
 
-__all__ = ["Located", "locate"]
-
 
 @dataclass(frozen=True, slots=True)
 class Located:

@@ -17,8 +17,6 @@ from rekindle_operator.kubectl import api_errors, kubeconfig
 from rekindle_operator.kubectl.plugin_options import Target
 from rekindle_operator.kubectl.resource_kinds import ResourceKind
 
-__all__ = ["ApiConnection", "Object", "connected"]
-
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = 30.0
 PAGE_ITEMS = 500

@@ -12,8 +12,6 @@ from rekindle.model.errors import InputError
 from rekindle_operator.api.custom_resources import GROUP, clipped
 from rekindle_operator.kubectl.resource_kinds import ResourceKind
 
-__all__ = ["ApiRefusal", "read", "unreachable"]
-
 INSTALL = "install the definitions: kubectl apply --server-side -f crds/"
 SHOWN_MAX = 400
 CONFLICT = re.compile(r'conflict with "([^"]+)"')

@@ -25,8 +25,6 @@ from rekindle_operator.preflight.subjects import (
 from rekindle_operator.preflight.subjects.environment import PreflightEnvironment, Quota, quota
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["ObjectLists", "Subject", "merged", "policies_read", "subjects", "surroundings"]
-
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 Seen = TypeVar("Seen")

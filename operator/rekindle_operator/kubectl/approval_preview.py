@@ -10,8 +10,6 @@ from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.kubectl.wait_text import outlook
 
-__all__ = ["of_approval"]
-
 
 def of_approval(
     recovery: Recovery,

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from rekindle.model.errors import InputError
 
-__all__ = ["clock", "duration", "span", "stamp", "until"]
-
 DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")
 TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 SECONDS_MAX = 366 * 86_400

@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["is_default", "items_of", "managers_of"]
-
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 Record = Mapping[str, Any]

@@ -17,8 +17,6 @@ from rekindle.model.errors import InputError
 from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.kubectl.plugin_options import Target
 
-__all__ = ["KubeAccess", "load"]
-
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_NAMESPACE = "default"
 SHOWN_MAX = 200

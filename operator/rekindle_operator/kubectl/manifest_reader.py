@@ -15,8 +15,6 @@ from rekindle_operator.api.custom_resources import GROUP, clipped
 from rekindle_operator.cluster.pods import SPARK_APPLICATION_GROUPS
 from rekindle_operator.kubectl.application_reader import ObjectLists
 
-__all__ = ["read"]
-
 STANDARD_INPUT = "-"
 SHOWN_MAX = 200
 # By (kind, API group) the list that an object goes to.

@@ -19,8 +19,6 @@ from typer.exceptions import TyperException
 import rekindle
 from rekindle.model.errors import InputError, RekindleError
 
-__all__ = ["COMMANDS", "PluginCommand", "application", "main", "run"]
-
 PROGRAM = "kubectl rekindle"
 EXAMPLE = "Example: kubectl rekindle status -n flights"
 EXTRA = "plugin"

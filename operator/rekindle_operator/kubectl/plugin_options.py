@@ -12,8 +12,6 @@ import typer
 
 from rekindle.model.errors import InputError
 
-__all__ = ["AllNamespaces", "Context", "Form", "Kubeconfig", "Namespace", "Output", "Target"]
-
 
 class Form(StrEnum):
     """How a command answers: for a person, or for a script."""

@@ -25,8 +25,6 @@ from rekindle_operator.kubectl.resource_kinds import (
 from rekindle_operator.preflight.subjects import spark_pods
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL
 
-__all__ = ["read", "read_around"]
-
 # A driver in client mode has none of Spark's labels, but one of ours, if it is to be protected.
 SELECTORS = ("spark-role in (driver,executor)", APPLICATION_LABEL, INJECT_LABEL)
 PROPERTIES = "spark.properties"

@@ -15,8 +15,6 @@ from rekindle_operator.api.recovery_policy import QueryPriority
 from rekindle_operator.kubectl import field_ownership
 from rekindle_operator.kubectl.durations import stamp
 
-__all__ = ["MANAGER", "bare", "kept", "owners", "parse", "part", "shown"]
-
 MANAGER = "kubectl-rekindle-priority"
 PRIORITY_MIN, PRIORITY_MAX = 1, 10
 QUERY_LENGTH_MAX = 200

@@ -14,8 +14,6 @@ from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.api.recovery_status import LostNode, NodeRequest, PlanMade, QueryRecovery
 from rekindle_operator.kubectl.durations import clock, span
 
-__all__ = ["of_query", "out_seconds", "query_named", "story"]
-
 NODES_SHOWN_MAX = 20
 
 

@@ -5,19 +5,6 @@ from urllib.parse import quote
 
 from rekindle_operator.api.custom_resources import GROUP, VERSION
 
-__all__ = [
-    "CLAIMS",
-    "CLASSES",
-    "CONFIG_MAPS",
-    "NODES",
-    "PODS",
-    "POLICIES",
-    "QUOTAS",
-    "RECOVERIES",
-    "SPARK_APPLICATIONS",
-    "ResourceKind",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:

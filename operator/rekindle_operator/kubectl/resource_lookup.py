@@ -15,8 +15,6 @@ from rekindle_operator.kubectl.api_errors import ApiRefusal
 from rekindle_operator.kubectl.resource_kinds import PODS, POLICIES, RECOVERIES, ResourceKind
 from rekindle_operator.kubectl.status_table import age
 
-__all__ = ["executors", "nothing_lost", "policy", "recovery", "recovery_or_newest"]
-
 APPLICATION = "application"
 NEAR_MAX = 3
 EXECUTORS = "spark-role=executor"

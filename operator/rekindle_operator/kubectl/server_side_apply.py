@@ -10,8 +10,6 @@ from rekindle_operator.kubectl.api_connection import ApiConnection, Object
 from rekindle_operator.kubectl.api_errors import ApiRefusal
 from rekindle_operator.kubectl.resource_kinds import POLICIES
 
-__all__ = ["apply"]
-
 TRIES = 5
 
 

@@ -18,8 +18,6 @@ from rekindle_operator.api.recovery_policy import RecoveryPolicy, SelectedApplic
 from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.api.recovery_status import ENDED
 
-__all__ = ["Row", "StatusNotice", "age", "merged", "notices", "rows"]
-
 SHOWN_MAX = 3
 
 

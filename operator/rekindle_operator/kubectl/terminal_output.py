@@ -13,8 +13,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["record", "show", "show_json", "styled", "table"]
-
 PLAIN_WIDTH = 10_000
 VERSION = 1
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.api.recovery_status import ENDED, NodeRequest, PlanMade, QueryRecovery
 
-__all__ = ["UNKNOWN", "WaitOutlook", "outlook"]
-
 UNKNOWN = (
     "Which of them fit is decided with measured CPU of partitions and nodes, which the API does "
     "not have; `rekindle explain NAMESPACE/APPLICATION QUERY --zookeeper HOST:PORT` computes it."

@@ -18,8 +18,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.policies.effective_policy import Effective
 
-__all__ = ["Limiter", "RecoveryClaim", "ahead"]
-
 
 @dataclass(frozen=True, slots=True)
 class RecoveryClaim:

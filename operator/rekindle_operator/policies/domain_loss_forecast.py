@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from rekindle.coordination import CoordinationState, domain_placement
 
-__all__ = ["DomainLossForecast", "look_out"]
-
 DOMAINS_MAX = 50
 
 

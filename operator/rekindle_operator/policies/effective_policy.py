@@ -29,8 +29,6 @@ from rekindle_operator.api.recovery_class import (
 )
 from rekindle_operator.api.recovery_policy import Guards, Narrowing, PolicySpec, RecoveryPolicy
 
-__all__ = ["Effective", "UnknownQuery", "effective", "known", "without_policy"]
-
 # for an application that no policy selects, where there is no class
 SOLVER_SECONDS_MAX = 1
 

@@ -37,20 +37,6 @@ from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
 from rekindle_operator.policies.policy_selection import Overlap
 from rekindle_operator.policies.protection_reasons import ProtectionReason
 
-__all__ = [
-    "accepted",
-    "at_risk",
-    "class_accepted",
-    "class_missing",
-    "class_not_allowed",
-    "domain_loss_survived",
-    "exclusive",
-    "protected",
-    "queries_running",
-    "store_secured",
-    "unreadable",
-]
-
 SHOWN_MAX = 5
 EVERYTHING = 1.0 - 1e-9
 CAUSES_SHOWN_MAX, CAUSE_LENGTH_MAX = 3, 250

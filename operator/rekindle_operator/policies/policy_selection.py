@@ -20,16 +20,6 @@ from rekindle_operator.api.recovery_policy import (
 )
 from rekindle_operator.cluster.pods import APPLICATION_LABEL
 
-__all__ = [
-    "Assignment",
-    "Overlap",
-    "SelectableApplication",
-    "assign",
-    "called",
-    "matches",
-    "selects",
-]
-
 # No creation time is there only before an object has been stored: such a policy is the newest.
 NEVER = datetime.max.replace(tzinfo=UTC)
 

@@ -41,8 +41,6 @@ from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
 
-__all__ = ["PolicyStatusWriter", "of_application", "of_nameless"]
-
 
 def of_application(application: MatchedApplication) -> SelectedApplication:
     """The entry of an application that a policy selects."""

@@ -12,8 +12,6 @@ from rekindle_operator.api.conditions import ResourceReason
 from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 
-__all__ = ["ProtectionReason", "judge"]
-
 
 class ProtectionReason(Explained):
     """A kebab-case word; `meaning` says it in a line."""

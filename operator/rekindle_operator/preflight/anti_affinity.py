@@ -13,8 +13,6 @@ from rekindle_operator.preflight.preflight_findings import (
 from rekindle_operator.preflight.subjects.environment import PreflightEnvironment
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check", "check_cluster"]
-
 SERVERS = 3
 
 

@@ -15,8 +15,6 @@ from rekindle_operator.preflight.preflight_findings import (
 )
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check"]
-
 LIMIT = "spark.executor.maxNumFailures"
 INTERVAL = "spark.executor.failuresValidityInterval"
 EXCLUDE = "spark.excludeOnFailure.enabled"

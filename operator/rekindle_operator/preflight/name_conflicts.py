@@ -18,8 +18,6 @@ from rekindle_operator.preflight.subjects.environment import (
 )
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check"]
-
 PREFIX = "spark.kubernetes.executor.podNamePrefix"
 
 

@@ -15,8 +15,6 @@ from rekindle_operator.preflight.subjects.environment import PreflightEnvironmen
 from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check"]
-
 SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 REUSE = "spark.kubernetes.driver.reusePersistentVolumeClaim"
 OWNED = "spark.kubernetes.driver.ownPersistentVolumeClaim"

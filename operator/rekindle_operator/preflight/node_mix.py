@@ -13,8 +13,6 @@ from rekindle_operator.preflight.preflight_findings import (
 )
 from rekindle_operator.preflight.subjects.environment import PreflightEnvironment
 
-__all__ = ["check_cluster"]
-
 FEATURES = "feature.node.kubernetes.io/cpu-"
 ARCHITECTURE = "kubernetes.io/arch"
 # Label, and what is read where others have it and a node has not.

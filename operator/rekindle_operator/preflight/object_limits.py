@@ -23,8 +23,6 @@ from rekindle_operator.preflight.subjects.environment import PreflightEnvironmen
 from rekindle_operator.preflight.subjects.workloads import Container, Workload
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL
 
-__all__ = ["check"]
-
 Amounts = dict[str, Decimal]
 Kind = Literal["Container", "Pod"]
 Record = Mapping[str, Any]

@@ -22,8 +22,6 @@ from rekindle_operator.preflight.preflight_findings import PreflightFinding, ord
 from rekindle_operator.preflight.subjects.environment import DOMAIN_KEY, PreflightEnvironment
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["application", "cluster"]
-
 
 def application(subject: Workload, around: PreflightEnvironment) -> tuple[PreflightFinding, ...]:
     """What is wrong with an application, the worst first; nothing where all is well."""

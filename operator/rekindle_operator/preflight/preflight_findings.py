@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from rekindle.model.reasons import Explained
 
-__all__ = ["Concern", "PreflightFinding", "PreflightSeverity", "at_least", "ordered"]
-
 
 class PreflightSeverity(StrEnum):
     """How bad it is, the worst first: it does not come back; it comes back late or by luck; worth

@@ -19,8 +19,6 @@ from rekindle_operator.preflight.subjects.environment import (
 from rekindle_operator.preflight.subjects.workloads import Workload
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL
 
-__all__ = ["check", "check_cluster"]
-
 
 def check(application: Workload, around: PreflightEnvironment) -> Iterator[PreflightFinding]:
     """Who looks after it, then what the driver needs for that."""

@@ -15,8 +15,6 @@ from rekindle_operator.preflight.subjects.environment import PreflightEnvironmen
 from rekindle_operator.preflight.subjects.executor_sizes import QuotaDemand
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check"]
-
 
 def check(application: Workload, around: PreflightEnvironment) -> Iterator[PreflightFinding]:
     """Of each quota the worst that holds."""

@@ -13,8 +13,6 @@ from rekindle_operator.preflight.preflight_findings import (
 )
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check"]
-
 
 def check(application: Workload) -> Iterator[PreflightFinding]:
     """By the word of whoever makes the driver's pod."""

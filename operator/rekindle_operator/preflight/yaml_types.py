@@ -12,8 +12,6 @@ from rekindle_operator.preflight.preflight_findings import (
 )
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["check"]
-
 SHOWN_MAX = 5
 
 

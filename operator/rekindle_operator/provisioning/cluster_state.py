@@ -12,8 +12,6 @@ from rekindle_operator.api.custom_resources import GROUP
 from rekindle_operator.cluster.json_access import Body, ObjectKind, text
 from rekindle_operator.detection.failure_domains import Domain
 
-__all__ = ["DEPLOYMENT_LABEL", "GIVE_BACK_IDLE_SECONDS", "SCOPE_LABEL", "ClusterState", "NodeNow"]
-
 # An executor that ends leaves its node idle for a moment; its successor comes within seconds.
 GIVE_BACK_IDLE_SECONDS = 600.0
 # On whatever we make, with the incident's scope.

@@ -16,8 +16,6 @@ from rekindle_operator.cluster.json_access import Body, items, mapping, text
 from rekindle_operator.cluster.spark_containers import spark_container
 from rekindle_operator.detection.failure_domains import Domain
 
-__all__ = ["ExecutorShape", "away_from", "executor_of", "pod_template", "requests_of"]
-
 # What tells one executor from another, or makes others take a template's pod for a real one.
 _OWN_LABELS = ("spark-exec-id", "spark-exec-inactive", "pod-template-hash")
 _KEPT = ("nodeSelector", "affinity", "schedulerName", "runtimeClassName")

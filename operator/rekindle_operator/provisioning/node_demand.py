@@ -17,8 +17,6 @@ from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning.executor_shape import ExecutorShape
 
-__all__ = ["NodeDemand", "NodeIncident", "NodeLimits", "limits_of", "node_requests", "outside_of"]
-
 PENDING_PODS = "PendingPods"
 
 

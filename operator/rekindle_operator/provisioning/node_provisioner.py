@@ -54,8 +54,6 @@ from rekindle_operator.provisioning.providers.provisioning_requests import (
 )
 from rekindle_operator.provisioning.request_ledger import CONFIG_MAP
 
-__all__ = ["NodeProvisioner", "Rows", "Wanted", "by_place"]
-
 KEY = "nodes"
 PROVIDERS_KINDS: Mapping[str, tuple[ObjectKind, ...]] = {
     "ProvisioningRequest": (POD_TEMPLATE, PROVISIONING_REQUEST),

@@ -23,8 +23,6 @@ from rekindle_operator.provisioning.providers.provisioning_requests import (
     PROVISIONING_REQUEST,
 )
 
-__all__ = ["remains"]
-
 
 def remains(standing: ClusterState, home: str) -> dict[NodeIncident, str]:
     """Each incident that has a note or an object, with the name of its class."""

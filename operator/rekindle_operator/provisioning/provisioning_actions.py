@@ -19,8 +19,6 @@ from typing import Any
 from rekindle_operator.api.node_providers import KubeconfigSecret
 from rekindle_operator.cluster.json_access import Body, ObjectKind, text
 
-__all__ = ["Action", "Create", "Delete", "Mark", "Replace", "SetReplicas", "delete"]
-
 Manifest = Mapping[str, Any]
 
 

@@ -59,9 +59,6 @@ from rekindle_operator.provisioning.request_ledger import (
     Stage,
 )
 
-__all__ = ["ProvisioningDecision", "decide", "end", "is_finished", "rows", "wind_up"]
-
-
 # Slots that have ended and left nothing behind are kept for people, not more than so many.
 CLEARED_KEPT_MAX = 50
 

@@ -24,22 +24,6 @@ from rekindle_operator.provisioning import object_names
 from rekindle_operator.provisioning.cluster_state import ClusterState
 from rekindle_operator.provisioning.node_demand import NodeIncident
 
-__all__ = [
-    "COMING",
-    "CONFIG_MAP",
-    "LIVE",
-    "Ask",
-    "BackOff",
-    "Note",
-    "ReplicaStep",
-    "Slot",
-    "Stage",
-    "manifest",
-    "new",
-    "read",
-    "read_all",
-]
-
 VERSION = 1
 KEY = "note"
 CONFIG_MAP = ObjectKind("v1", "ConfigMap", "configmaps")

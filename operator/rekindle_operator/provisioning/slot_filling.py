@@ -21,8 +21,6 @@ from rekindle_operator.provisioning.providers.provider_base import ProviderInput
 from rekindle_operator.provisioning.request_ledger import COMING, LIVE, Ask, Note, Slot
 from rekindle_operator.provisioning.slot_progress import back_off_until
 
-__all__ = ["Filled", "fill"]
-
 # A note is one object, and those are bounded at about a megabyte.
 SLOTS_MAX = 3_000
 HINDRANCES_MAX = 3

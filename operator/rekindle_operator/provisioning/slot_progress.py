@@ -32,8 +32,6 @@ from rekindle_operator.provisioning.providers.provisioning_requests import (
 )
 from rekindle_operator.provisioning.request_ledger import COMING, BackOff, Note, Slot, Stage
 
-__all__ = ["SlotProgress", "back_off_until", "settle"]
-
 MESSAGE_LENGTH_MAX = 400
 GONE = "It is gone: the provider has given it up, or somebody has deleted it."
 # Which objects a slot may be known by when its note is lost, with the kind of provider and how far

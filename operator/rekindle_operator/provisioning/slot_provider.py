@@ -11,8 +11,6 @@ from rekindle_operator.provisioning.providers.provider_base import ProviderInput
 from rekindle_operator.provisioning.providers.provisioning_requests import ProvisioningRequests
 from rekindle_operator.provisioning.request_ledger import Slot
 
-__all__ = ["limits", "source"]
-
 
 def limits(entry: str, scene: ProviderInput) -> ProviderLimits:
     """The limits of an entry."""

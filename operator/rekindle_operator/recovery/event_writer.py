@@ -13,8 +13,6 @@ from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
 from rekindle_operator.recovery import kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import KubernetesEvent
 
-__all__ = ["announce"]
-
 CONTROLLER = "rekindle.dev/operator"
 
 

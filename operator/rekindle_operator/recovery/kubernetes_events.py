@@ -30,8 +30,6 @@ from rekindle_operator.api.recovery_status import (
 )
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 
-__all__ = ["KubernetesEvent", "ObjectReference", "of_conditions", "of_recovery", "to_object"]
-
 Type = Literal["Normal", "Warning"]
 
 NORMAL: Final = "Normal"

@@ -25,8 +25,6 @@ from rekindle_operator.recovery.recovery_inputs import (
     moment,
 )
 
-__all__ = ["driver", "lost_nodes", "lost_total", "suspected"]
-
 DOMAIN_LENGTH_MAX = 63
 NOTHING = NodeObservation()
 

@@ -13,8 +13,6 @@ from rekindle.coordination.coordination_state import CoordinationState, NodeStat
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
 from rekindle_operator.recovery.recovery_inputs import ClusterFacts, NodeObservation
 
-__all__ = ["concerns", "settled", "sighted"]
-
 
 def sighted(
     before: Mapping[str, NodeObservation],

@@ -19,8 +19,6 @@ from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.api.recovery_status import PlanMade
 from rekindle_operator.recovery.recovery_inputs import RecoveryInputs, moment
 
-__all__ = ["made_alone", "plans"]
-
 MILLICORES_PER_PERCENT = 10
 MILLICORES_MAX = 2**53 - 1
 REASON_LENGTH_MAX = 64

@@ -22,8 +22,6 @@ from rekindle_operator.api.recovery_status import STOPPED, PlanMade, QueryRecove
 from rekindle_operator.recovery import wait_reason
 from rekindle_operator.recovery.recovery_inputs import RecoveryInputs, moment
 
-__all__ = ["QueryState", "queries", "standings"]
-
 NAME_LENGTH_MAX = 200
 MESSAGE_LENGTH_MAX = 300
 

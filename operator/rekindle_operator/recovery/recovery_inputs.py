@@ -22,16 +22,6 @@ from rekindle.protocol import Acknowledgement, Directive, PlanOrder, ProgressRep
 from rekindle_operator.api.recovery_class import Certainty
 from rekindle_operator.api.recovery_status import NodeRequest
 
-__all__ = [
-    "ClusterFacts",
-    "Danger",
-    "Fenced",
-    "NodeObservation",
-    "RecoveryInputs",
-    "RecoveryTerms",
-    "moment",
-]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Danger = tuple[Reason, str]

@@ -34,8 +34,6 @@ from rekindle_operator.recovery import lost_nodes, query_rows, wait_reason
 from rekindle_operator.recovery.recovery_inputs import RecoveryInputs
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 
-__all__ = ["PhaseReason", "findings", "over", "stage"]
-
 
 @dataclass(frozen=True, slots=True)
 class PhaseReason:

@@ -6,8 +6,6 @@ story, `coordination_risks` and `kubernetes_events` use it.
 
 from rekindle.model.reasons import Explained, Reason
 
-__all__ = ["RecoveryReason", "Word"]
-
 
 class RecoveryReason(Explained):
     """A kebab-case word; `meaning` says it in a line."""

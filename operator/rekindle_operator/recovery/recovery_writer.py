@@ -41,8 +41,6 @@ from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, Object
 from rekindle_operator.recovery.recovery_inputs import Danger
 from rekindle_zookeeper import Connection
 
-__all__ = ["Moment", "RecoveryWriter", "key_of"]
-
 EARLIER_MAX = 50
 # of one application, while its Recovery cannot be written
 MOMENTS_MAX = 50

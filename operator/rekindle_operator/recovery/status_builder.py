@@ -43,9 +43,6 @@ from rekindle_operator.recovery.recovery_inputs import ClusterFacts, RecoveryInp
 from rekindle_operator.recovery.recovery_phases import PhaseReason
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
-__all__ = ["StatusChange", "abandon", "added", "requests", "subject", "tell"]
-
-
 ROWS_MAX = 100
 COUNT_MAX = 5_000
 DOMAIN_LENGTH_MAX = 63

@@ -17,8 +17,6 @@ from rekindle.model.settings import BLOCKING
 from rekindle_operator.recovery.recovery_inputs import RecoveryInputs
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 
-__all__ = ["Said", "approval", "away", "behind", "held", "turn", "why"]
-
 Said = tuple[Word, str]
 
 SETTLING: Final = "Nodes have come: the next plan is made once arrivals have settled."

@@ -17,23 +17,6 @@ from rekindle_operator.api.custom_resources import GROUP
 from rekindle_operator.api.recovery_class import Certainty, Fencing, NodeDeletion
 from rekindle_operator.detection.detection_input import READY
 
-__all__ = [
-    "IMPAIRED_TAINT",
-    "OURS",
-    "OUT_OF_SERVICE",
-    "SUSPECTED_TAINT",
-    "NodeEvidence",
-    "NodeToRemedy",
-    "Remedy",
-    "certain",
-    "due",
-    "is_ours",
-    "retainted",
-    "still_lost",
-    "strongest",
-    "taints_wanted",
-]
-
 SUSPECTED_TAINT = f"{GROUP}/suspected"
 IMPAIRED_TAINT = f"{GROUP}/impaired-domain"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"

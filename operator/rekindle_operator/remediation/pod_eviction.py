@@ -30,8 +30,6 @@ from rekindle_operator.detection import failure_domains
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 from rekindle_operator.provisioning import ExecutorShape, executor_of
 
-__all__ = ["PodEviction", "kept_off_needlessly"]
-
 DELAY_SECONDS_MAX = 15.0
 
 

@@ -21,8 +21,6 @@ from rekindle_operator.remediation import node_remediation
 from rekindle_operator.remediation.node_remediation import NodeToRemedy
 from rekindle_operator.remediation.remediation_writer import RemediationWriter
 
-__all__ = ["RemediationRunner"]
-
 TEND_SECONDS = 1.0
 FENCE_SECONDS = 5.0
 

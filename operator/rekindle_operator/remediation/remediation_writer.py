@@ -31,8 +31,6 @@ from rekindle_operator.recovery import Fenced
 from rekindle_operator.remediation import node_remediation
 from rekindle_operator.remediation.node_remediation import NodeEvidence, NodeToRemedy
 
-__all__ = ["RemediationWriter"]
-
 REMEDIATION = ObjectKind(
     "self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediation", "selfnoderemediations"
 )

@@ -24,8 +24,6 @@ from rekindle_operator.webhook.injection_spec import (
     InjectionSource,
 )
 
-__all__ = ["AdmissionAnswer", "AdmissionRequest", "Outcome", "Role", "answer", "read"]
-
 # The API server cuts what is longer.
 WARNING_LENGTH_MAX = 256
 FAILED = "nothing could be added to this pod; the log of Rekindle's operator says why"

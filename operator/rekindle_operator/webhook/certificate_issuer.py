@@ -17,8 +17,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 
-__all__ = ["LIFE", "issue"]
-
 LIFE = timedelta(days=90)
 # Clocks of nodes may be behind the one of whoever made it.
 BACKDATED = timedelta(hours=1)

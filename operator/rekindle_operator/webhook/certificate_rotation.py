@@ -32,20 +32,6 @@ from cryptography.hazmat.primitives.serialization import (
 from rekindle_operator.cluster.json_access import mapping, text
 from rekindle_operator.webhook.injection_spec import Body
 
-__all__ = [
-    "Issued",
-    "Pair",
-    "RotationStep",
-    "StoredCertificates",
-    "decide",
-    "ends_of",
-    "followed",
-    "from_secret",
-    "is_usable",
-    "to_secret",
-    "trusted",
-]
-
 RENEWED_AT = 2 / 3
 RETIRED_MAX = 4
 CURRENT, STAGED = ("tls.crt", "tls.key", "ca.crt"), ("next.crt", "next.key", "next-ca.crt")

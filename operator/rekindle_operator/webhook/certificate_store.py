@@ -25,8 +25,6 @@ from rekindle_operator.webhook.certificate_rotation import (
 )
 from rekindle_operator.webhook.injection_spec import Body
 
-__all__ = ["SECRET", "CertificateStore", "ObjectAccess", "hosts_of"]
-
 SECRET = "rekindle-webhook-certificate"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"

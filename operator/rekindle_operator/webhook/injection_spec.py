@@ -11,17 +11,6 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_class import Resources, StoreSpec
 from rekindle_operator.detection.failure_domains import Domain
 
-__all__ = [
-    "EXECUTOR_LABEL",
-    "INJECT_LABEL",
-    "Body",
-    "ExecutorTerms",
-    "InjectionRefusal",
-    "InjectionSource",
-    "SidecarTerms",
-    "Terms",
-]
-
 INJECT_LABEL = "rekindle.dev/inject"
 # of executors, by the runtime in their driver; the store is not open to pods that have it
 EXECUTOR_LABEL = "rekindle.dev/executor"

@@ -30,8 +30,6 @@ from rekindle_operator.webhook.injection_spec import (
 )
 from rekindle_operator.webhook.policy_view import PolicyView
 
-__all__ = ["Informed", "terms_of"]
-
 # A pod that is about to be made has no uid, and often no name.
 _UNKNOWN = "unknown"
 

@@ -22,8 +22,6 @@ from rekindle_operator.webhook.injection_spec import (
 )
 from rekindle_operator.webhook.sidecar_container import MOUNT_PATH
 
-__all__ = ["Operation", "patch"]
-
 NODE_VARIABLE = "REKINDLE_NODE"
 Operation = Mapping[str, Any]
 

@@ -14,8 +14,6 @@ from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 from rekindle_operator.detection.failure_domains import Domain
 
-__all__ = ["Defaults", "Impairment", "PolicyView", "avoided", "gathered"]
-
 
 @dataclass(frozen=True, slots=True)
 class Defaults:

@@ -15,18 +15,6 @@ from rekindle_operator.cluster.json_access import items, mapping, text
 from rekindle_operator.cluster.spark_containers import SIDECAR
 from rekindle_operator.webhook.injection_spec import Body, SidecarTerms
 
-__all__ = [
-    "MOUNT_PATH",
-    "SECRET_VOLUME",
-    "SOCKET_VOLUME",
-    "TOKEN_VOLUME",
-    "driver_environment",
-    "mounts_of_driver",
-    "sidecar",
-    "spark_container",
-    "volumes",
-]
-
 COMMAND = "rekindle-sidecar"
 SOCKET_VOLUME, SECRET_VOLUME = "rekindle", "rekindle-secret"
 MOUNT_PATH, SECRET_PATH = "/run/rekindle", "/run/rekindle-secret"

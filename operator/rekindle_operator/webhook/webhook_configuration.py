@@ -16,8 +16,6 @@ from rekindle_operator.cluster.json_access import items, mapping, text
 from rekindle_operator.cluster.pods import ROLE_LABEL, SIDECAR
 from rekindle_operator.webhook.injection_spec import EXECUTOR_LABEL, INJECT_LABEL, Body
 
-__all__ = ["DRIVERS", "EXECUTORS", "PATH", "bundle_of", "bundle_patch", "manifest", "service"]
-
 DRIVERS, EXECUTORS = "drivers.rekindle.dev", "executors.rekindle.dev"
 PATH = "/inject"
 PORT = 443

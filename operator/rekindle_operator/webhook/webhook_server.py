@@ -28,8 +28,6 @@ from rekindle_operator.webhook import admission_review, certificate_rotation, we
 from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.injection_spec import InjectionSource
 
-__all__ = ["Tell", "WebhookServer", "check_port", "make_counter"]
-
 # Writes a line to the log: a word, and fields that belong to it. From any thread.
 Tell = Callable[..., None]
 

@@ -40,9 +40,6 @@ from rekindle_operator.webhook.policy_view import (
 )
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 
-__all__ = ["Folder", "WebhookSetup"]
-
-
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 BYTES_MAX = 1_000_000
 

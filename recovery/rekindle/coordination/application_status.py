@@ -25,22 +25,6 @@ from rekindle.model.incidents import Incident
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Acknowledgement, Directive, ProgressReport
 
-__all__ = [
-    "ApplicationStatus",
-    "ApplicationView",
-    "Notice",
-    "Phase",
-    "PlanProgress",
-    "QueryProgress",
-    "broken",
-    "case_of",
-    "counted",
-    "named",
-    "of",
-    "plan_standing",
-    "stopped_queries",
-]
-
 SHOWN_MAX = 8
 
 

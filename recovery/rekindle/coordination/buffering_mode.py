@@ -16,8 +16,6 @@ from rekindle.model.reasons import Reason
 from rekindle.model.settings import ADAPTIVE
 from rekindle.model.switch_mode import OFF, ON
 
-__all__ = ["announce", "announce_changes"]
-
 
 def announce(state: CoordinationState, reason: Reason) -> tuple[SetBuffering, SetOrdering]:
     """Both switches as they are, for a driver that has just started."""

@@ -8,26 +8,6 @@ from dataclasses import dataclass, field
 
 from rekindle.model.settings import Policy
 
-__all__ = [
-    "CheckpointCompleted",
-    "DriverLost",
-    "Event",
-    "NodeBack",
-    "NodePaced",
-    "NodeSuspected",
-    "NodesLocated",
-    "NodesLost",
-    "PlacementReported",
-    "PlanAcknowledged",
-    "PolicyChanged",
-    "QueryCaughtUp",
-    "Started",
-    "StatisticsReported",
-    "StoreLost",
-    "StoreReachable",
-    "Tick",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Started:

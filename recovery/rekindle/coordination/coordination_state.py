@@ -16,20 +16,6 @@ from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Topology
 
-__all__ = [
-    "CoordinationState",
-    "Due",
-    "NodeStatus",
-    "NodeView",
-    "active",
-    "inactive",
-    "initial",
-    "only_behind",
-    "prioritised",
-    "slow",
-    "with_status",
-]
-
 
 class NodeStatus(StrEnum):
     """Of a node, as the coordinator sees it."""

@@ -13,17 +13,6 @@ from dataclasses import dataclass, replace
 
 from rekindle.protocol import Directive, PlanOrder
 
-__all__ = [
-    "ALONE_SECONDS",
-    "AcceptedDirectives",
-    "contacted",
-    "is_alone",
-    "is_early",
-    "passed",
-    "planned",
-    "take",
-]
-
 ALONE_SECONDS = 15.0
 
 

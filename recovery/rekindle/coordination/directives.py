@@ -34,17 +34,6 @@ from rekindle.protocol import (
 )
 from rekindle.protocol.messages import Order
 
-__all__ = [
-    "NodeRequestOrder",
-    "issue",
-    "of_no_loss",
-    "outstanding",
-    "overdue",
-    "pausing",
-    "requests",
-    "undropped",
-]
-
 TEXT_LENGTH_MAX = 4_000
 
 

@@ -20,17 +20,6 @@ from rekindle.model.plan_problem import Answer, Problem, QueryDemand
 from rekindle.planning import domain_layout
 from rekindle.planning.domain_layout import DomainLayout
 
-__all__ = [
-    "arranged",
-    "domains_of",
-    "is_crowded",
-    "moves",
-    "placed_by_domain",
-    "sentence",
-    "stopped_share",
-    "stopped_shares",
-]
-
 # of all priority: what a new arrangement has to gain
 GAIN_SHARE_MIN = 0.05
 MOVES_MAX = 256

@@ -16,8 +16,6 @@ from rekindle.coordination.session import Case, Driver
 from rekindle.model.incidents import Incident
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["IncidentHistory", "ProgressPoint", "SeenIncident"]
-
 ENDED_MAX = 500
 ENDED_OF_APPLICATION_MAX = 20
 POINTS_MAX = 200

@@ -10,18 +10,6 @@ from typing import Any
 from rekindle.coordination.recovery_plan import Plan
 from rekindle.model.reasons import Reason
 
-__all__ = [
-    "DropExecutors",
-    "Instruction",
-    "MovePartitions",
-    "PublishPlan",
-    "RecordEvent",
-    "RequestNodes",
-    "RestartDriver",
-    "SetBuffering",
-    "SetOrdering",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:

@@ -40,8 +40,6 @@ from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDem
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
-__all__ = ["Draft", "draft", "is_incremental", "nodes_wanted"]
-
 # How many times longer than the policy wants it catching up may take, where nothing else would use
 # the node. Each doubles the room for what it leaves to catch up with.
 PATIENCE = (1.0, 2.0, 4.0)

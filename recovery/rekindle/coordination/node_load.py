@@ -16,17 +16,6 @@ from collections.abc import Iterable, Mapping
 
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
 
-__all__ = [
-    "at_rest",
-    "capacities",
-    "catching_up",
-    "free",
-    "largest_node",
-    "room",
-    "steady",
-    "stretched",
-]
-
 # Of what a node may carry, what its executor takes beside partitions at most, as plans reckon.
 # The rest is for what lost queries need least, or no plan would bring anything back.
 OVERHEAD_SHARE_MAX = 0.7

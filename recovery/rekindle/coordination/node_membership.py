@@ -36,8 +36,6 @@ from rekindle.model import topology as graph
 from rekindle.model.incidents import Incident, IncidentKind, NodeLoss
 from rekindle.model.reasons import Reason
 
-__all__ = ["back", "enter_incident", "locate", "lose", "lose_driver", "pace", "suspect"]
-
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
 

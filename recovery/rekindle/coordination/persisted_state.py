@@ -14,8 +14,6 @@ from rekindle.coordination.coordination_events import Started
 from rekindle.coordination.coordination_state import CoordinationState, Due, NodeView
 from rekindle.model.incidents import Incident, NodeLoss
 
-__all__ = ["PersistedState", "recall", "recollect"]
-
 
 @dataclass(frozen=True, slots=True)
 class PersistedState:

@@ -20,8 +20,6 @@ from rekindle.coordination.recovery_plan import Plan, describe
 from rekindle.coordination.state_machine import advance
 from rekindle.model.reasons import Reason
 
-__all__ = ["PlanPreview", "is_next", "more_nodes", "next_step", "settled"]
-
 NODES_MAX = 256
 
 

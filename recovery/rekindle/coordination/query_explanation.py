@@ -25,8 +25,6 @@ from rekindle.model.errors import InputError
 from rekindle.planning import wait_explanation
 from rekindle.planning.wait_explanation import Lesser, Wait
 
-__all__ = ["Explanation", "MissingPartition", "explain", "missing_partitions", "near"]
-
 # a look at a hypothetical plan need not be the best one
 BUDGET_SECONDS = 0.2
 

@@ -34,8 +34,6 @@ from rekindle.coordination.instructions import Instruction, MovePartitions
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import DOMAINS
 
-__all__ = ["balance", "moves", "relief"]
-
 SURVEY_SECONDS = 30.0
 # Between the fullest and the emptiest node, as shares of what each may carry: the difference that
 # is too much, as a share of the mean and at least, and the one that is left alone once they move.

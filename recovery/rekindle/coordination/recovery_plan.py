@@ -10,8 +10,6 @@ from rekindle.model import plan_problem as recovery_problem
 from rekindle.model.plan_problem import Answer, Problem
 from rekindle.model.reasons import Reason
 
-__all__ = ["Plan", "describe"]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -11,8 +11,6 @@ from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, NodeView
 from rekindle.protocol import CheckpointReport, NodeSeen, ProgressReport, StatisticsReport
 
-__all__ = ["Observed", "heard_again", "located", "observe"]
-
 Observed = ProgressReport | StatisticsReport | CheckpointReport
 
 

@@ -48,19 +48,6 @@ from rekindle.protocol import (
     decode,
 )
 
-__all__ = [
-    "ApplicationReading",
-    "Case",
-    "Decision",
-    "Driver",
-    "Resumption",
-    "awaited",
-    "decide",
-    "from_record",
-    "to_record",
-]
-
-
 DIGEST_LENGTH = 16
 # Grows when what the release before reads in a record would mean something else. New fields and
 # new words need no new version: the one are left out, the other mean something careful.

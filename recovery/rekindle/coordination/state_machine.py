@@ -45,8 +45,6 @@ from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import BLOCKING, Policy
 
-__all__ = ["adopt", "advance", "rebased"]
-
 
 def adopt(state: CoordinationState, event: PlacementReported, now: float) -> CoordinationState:
     """The state with the driver's placement, unless a newer plan is on its way to it."""

@@ -14,8 +14,6 @@ from rekindle.forecast.failure_simulation import Model
 from rekindle.forecast.node_arrivals import NodeArrivals
 from rekindle.forecast.outage_statistics import Interval, simulate
 
-__all__ = ["DomainForecast", "forecast", "hit"]
-
 HOUR_SECONDS = 3_600.0
 
 

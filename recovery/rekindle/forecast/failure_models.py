@@ -9,8 +9,6 @@ from rekindle.coordination import CoordinationState, NodeStatus, domain_placemen
 from rekindle.coordination.coordination_state import with_status
 from rekindle.model.errors import InputError
 
-__all__ = ["FailureModel", "Named", "Random", "parse"]
-
 
 class FailureModel(Protocol):
     """A way in which nodes are lost."""

@@ -36,9 +36,6 @@ from rekindle.coordination import (
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import NodeStatus, active, with_status
 
-__all__ = ["Arrival", "Backlogs", "Model", "SimulatedFailure", "rehearse"]
-
-
 # Seconds of input in a second, however cheap a partition is.
 SPEED_MAX = 1_000.0
 # seconds that count as nothing owed: sums of times are not exact

@@ -10,8 +10,6 @@ from typing import Protocol
 
 from rekindle.model.errors import InputError
 
-__all__ = ["Fixed", "NodeArrivals", "Trace", "Uniform", "parse"]
-
 SECONDS_MAX = 86_400.0
 NUMBER = r"(\d{1,6}(?:\.\d{1,6})?)"
 

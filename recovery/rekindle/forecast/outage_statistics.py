@@ -11,8 +11,6 @@ from rekindle.forecast.failure_models import FailureModel
 from rekindle.forecast.failure_simulation import Arrival, Model, SimulatedFailure, rehearse
 from rekindle.forecast.node_arrivals import NodeArrivals
 
-__all__ = ["Interval", "Outages", "by_query", "simulate"]
-
 LOW, HIGH = 0.05, 0.95
 
 

@@ -30,8 +30,6 @@ from rekindle.model import topology as graph
 from rekindle.model.errors import InputError
 from rekindle.model.topology import Topology
 
-__all__ = ["FILE", "parse", "to_record"]
-
 VERSION = 1
 FILE = "situation.json"  # in the directory of a report
 PERCENT_MAX = 1e9

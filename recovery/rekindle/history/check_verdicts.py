@@ -10,8 +10,6 @@ from typing import Any
 from rekindle.history.history_steps import History
 from rekindle.history.history_writer import record_of
 
-__all__ = ["HistoryVerdict", "HistoryWitness", "RaceWitness", "to_record"]
-
 VERSION = 1
 
 

@@ -13,8 +13,6 @@ from rekindle.history.history_steps import Graph, Input
 from rekindle.history.ideal_execution import ExecutionState, GraphMachine
 from rekindle.history.operations import Value
 
-__all__ = ["RacingInputs", "race"]
-
 
 @dataclass(frozen=True, slots=True)
 class RacingInputs:

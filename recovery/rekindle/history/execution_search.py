@@ -25,17 +25,6 @@ from rekindle.history.history_steps import (
 from rekindle.history.ideal_execution import CLOSED, ExecutionState, GraphMachine
 from rekindle.history.operations import Value
 
-__all__ = [
-    "NONE",
-    "Exhausted",
-    "Flaws",
-    "FollowedSteps",
-    "StateBudget",
-    "follow",
-    "machine_for",
-    "next_values",
-]
-
 
 class Exhausted(Exception):
     """There are more states than the budget allows: no answer, never a wrong one."""

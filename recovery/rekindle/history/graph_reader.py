@@ -13,8 +13,6 @@ from rekindle.history.history_steps import Graph
 from rekindle.history.line_schema import Fields
 from rekindle.history.operations import FIXED, KINDS, ORDERS, RECORDED, Operation, Value
 
-__all__ = ["graph_from"]
-
 OPERATIONS_MAX = 100_000
 
 

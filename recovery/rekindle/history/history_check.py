@@ -31,8 +31,6 @@ from rekindle.history.history_steps import (
 )
 from rekindle.model.errors import InputError
 
-__all__ = ["FLAWS_MAX", "STATES_MAX", "check"]
-
 # Some seconds of search.
 STATES_MAX = 200_000
 # A witness that is not proven to be the smallest, or a guarantee that is not decided, is no loss

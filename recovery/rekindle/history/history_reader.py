@@ -32,8 +32,6 @@ from rekindle.history.line_schema import Fields
 from rekindle.history.operations import Operation
 from rekindle.model.errors import InputError
 
-__all__ = ["LINES_MAX", "VERSION", "parse"]
-
 VERSION = 1
 LINES_MAX = 2_000_000
 

@@ -31,8 +31,6 @@ from rekindle.history.operations import RECORDED, Operation
 from rekindle.model import topology as topologies
 from rekindle.model.topology import Topology
 
-__all__ = ["NO_ROWS", "record"]
-
 NO_ROWS = "no-rows"  # the digest of an epoch in which a query partition has nothing to say
 LOSSES = ("confirmed", "state-lost")
 # At one moment an input comes before what was made of it, and that before what was released.

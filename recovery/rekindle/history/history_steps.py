@@ -13,23 +13,6 @@ from dataclasses import dataclass, field
 
 from rekindle.history.operations import RECORDED, Operation, Value
 
-__all__ = [
-    "Computed",
-    "End",
-    "EpochInput",
-    "EpochOutput",
-    "EpochSnapshot",
-    "ExpectedOutput",
-    "Graph",
-    "History",
-    "HistoryFailure",
-    "HistoryOutput",
-    "HistoryRecovery",
-    "Input",
-    "Snapshot",
-    "Step",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Input:

@@ -26,8 +26,6 @@ from rekindle.history.history_steps import (
 )
 from rekindle.history.operations import FIXED, RECORDED, Operation
 
-__all__ = ["record_of", "serialize"]
-
 _KINDS: Mapping[type, str] = {
     Input: "input",
     HistoryOutput: "output",

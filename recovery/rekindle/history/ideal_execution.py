@@ -18,8 +18,6 @@ from rekindle.history import operations
 from rekindle.history.history_steps import Graph
 from rekindle.history.operations import ANY, CHANNELS, FIXED, Operation, Value
 
-__all__ = ["CLOSED", "ExecutionState", "GraphMachine"]
-
 # Of an element that waits: number of the source, when its input entered, value. Source and time
 # are 0 where nothing depends on them, so that equal working sets are equal values.
 _Element = tuple[int, int, Value]

@@ -12,20 +12,6 @@ from typing import Any, NoReturn, TypeVar
 from rekindle.history.operations import Value
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "MISSING",
-    "Fields",
-    "fields_of",
-    "flag",
-    "integer",
-    "name",
-    "names",
-    "shown",
-    "time",
-    "value",
-    "whole",
-]
-
 NAME_LENGTH_MAX = 200
 VALUE_LENGTH_MAX = 10_000
 VALUE_DEPTH_MAX = 20

@@ -30,8 +30,6 @@ from rekindle.history.execution_search import (
 from rekindle.history.history_steps import End, Graph, HistoryOutput, Input, Snapshot, Step
 from rekindle.history.operations import Value
 
-__all__ = ["Shrunk", "smallest", "unseen", "wanted_instead"]
-
 CHECK_STATES_MAX = 20_000
 FITS_STATES_MAX = 30_000
 # In the order in which a person would believe them.

@@ -13,21 +13,6 @@ from dataclasses import dataclass
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "ANY",
-    "CHANNELS",
-    "COMMUTATIVE",
-    "FIXED",
-    "KINDS",
-    "ORDERS",
-    "RECORDED",
-    "Operation",
-    "Value",
-    "initial",
-    "state_from",
-    "take",
-]
-
 Value = str | int | None | tuple["Value", ...]
 
 # In which order an operation takes what waits for it: as the inputs entered; each channel in its

@@ -29,8 +29,6 @@ from rekindle.history.history_steps import (
     Step,
 )
 
-__all__ = ["check"]
-
 # What each kind of fault takes away: consistency, at-most-once, at-least-once.
 WRONG = {"unlogged-input", "computed-differently", "released-differently", "reference"}
 MORE = {"released-twice", "released-differently", "released-late"}

@@ -22,8 +22,6 @@ from rekindle.history.ideal_execution import GraphMachine
 from rekindle.history.minimal_witness import Shrunk, wanted_instead
 from rekindle.history.operations import COMMUTATIVE, FIXED, RECORDED, Operation, Value
 
-__all__ = ["because", "non_commutative", "race_sentence", "sentence"]
-
 LISTED_MAX = 6
 SHOWN_MAX = 3
 STATES_MAX = 20_000

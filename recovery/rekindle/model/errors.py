@@ -11,17 +11,6 @@
 Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
 """
 
-__all__ = [
-    "ColumnError",
-    "DamagedError",
-    "FencedError",
-    "InputError",
-    "RekindleError",
-    "RunError",
-    "StepError",
-    "first_line",
-]
-
 
 class RekindleError(Exception):
     """An error that a person can act on.

@@ -24,16 +24,6 @@ from enum import StrEnum
 
 from rekindle.model.reasons import Reason
 
-__all__ = [
-    "ONE_EVENT_SECONDS",
-    "Incident",
-    "IncidentKind",
-    "NodeLoss",
-    "classify",
-    "reason",
-    "since",
-]
-
 ONE_EVENT_SECONDS = 1.0
 
 

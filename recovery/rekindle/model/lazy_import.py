@@ -7,8 +7,6 @@ CPU on imports before its executor takes part.
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Imported"]
-
 
 class Imported:
     """Stands for the module `name`. Threads may be the first to use it at the same time, which

@@ -9,8 +9,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["other_than_file"]
-
 KINDS = (
     (stat.S_ISDIR, "is a folder"),
     (stat.S_ISFIFO, "is a named pipe"),

@@ -17,25 +17,6 @@ from rekindle.model import strict_json
 from rekindle.model.errors import InputError
 from rekindle.model.strict_json import short
 
-__all__ = [
-    "DOES_NOT_FIT_A_NODE",
-    "NO_CAPACITY",
-    "RUNNING",
-    "UNPLACEABLE",
-    "VERSION",
-    "WHOLE_NUMBER_MAX",
-    "Answer",
-    "PartitionCost",
-    "Problem",
-    "QueryDemand",
-    "answer_from_record",
-    "answer_to_record",
-    "describe",
-    "from_record",
-    "parse",
-    "to_record",
-]
-
 VERSION = 1
 NUMBER_MAX = 1e12  # percent of a core, or priority: far above sense, far below overflow
 WHOLE_NUMBER_MAX = 2**63 - 1  # bytes of state, or a seed

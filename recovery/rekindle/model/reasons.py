@@ -7,8 +7,6 @@ search for it in the others. Decides nothing; the coordinator and its shells use
 from enum import StrEnum
 from typing import Self
 
-__all__ = ["Explained", "Reason"]
-
 
 class Explained(StrEnum):
     """Words with their meanings: members are written as `WORD = word, meaning`."""

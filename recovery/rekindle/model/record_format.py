@@ -15,8 +15,6 @@ from typing import Any
 
 from rekindle.model.errors import DamagedError, RunError
 
-__all__ = ["VERSIONS", "decode", "encode", "is_whole"]
-
 VERSIONS: Mapping[str, int] = {
     "generation": 1,  # a driver has started
     "offsets": 1,  # the input of an epoch

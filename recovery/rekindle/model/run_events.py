@@ -13,8 +13,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = ["VERSION", "Event", "last", "of_kind", "parse", "relative", "serialize"]
-
 VERSION = 1
 
 NUMBERS = ("generation", "plan_epoch", "epoch")

@@ -21,22 +21,6 @@ import yaml
 
 from rekindle.model.errors import InputError, first_line
 
-__all__ = [
-    "ADAPTIVE",
-    "ALWAYS",
-    "BLOCKING",
-    "DOMAINS",
-    "EVEN",
-    "INCREMENTAL",
-    "VERSION",
-    "Policy",
-    "RuntimeSettings",
-    "Settings",
-    "from_record",
-    "load",
-    "parse",
-]
-
 VERSION = 1
 INCREMENTAL, BLOCKING = "incremental", "blocking"
 ALWAYS, ADAPTIVE = "always", "adaptive"

@@ -10,8 +10,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = ["read", "short"]
-
 DIGITS_MAX = 100
 SHOWN_MAX = 60  # characters of a value, or of a field's name, in a message
 

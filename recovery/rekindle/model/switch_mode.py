@@ -6,7 +6,5 @@ with each job, do not load the planner and its solvers to know the word.
 
 from typing import Final
 
-__all__ = ["OFF", "ON"]
-
 ON: Final = "on"
 OFF: Final = "off"

@@ -16,24 +16,6 @@ if TYPE_CHECKING:
 else:
     nx = lazy_import.Imported("networkx")
 
-__all__ = [
-    "PARALLELISM_MAX",
-    "PRIORITY_MAX",
-    "PRIORITY_MIN",
-    "Query",
-    "Topology",
-    "TopologyOperator",
-    "closures",
-    "from_record",
-    "levels",
-    "operator_graph",
-    "partition_graph",
-    "partitions",
-    "query_priorities",
-    "runnable",
-    "to_record",
-    "upstream",
-]
 
 VERSION = 1
 PRIORITY_MIN, PRIORITY_MAX = 1, 10

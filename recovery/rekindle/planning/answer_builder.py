@@ -20,8 +20,6 @@ from rekindle.planning.placement import Placement
 from rekindle.planning.placement_repair import RepairedPlacement
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
-__all__ = ["Optimum", "answer"]
-
 PROVED = 1e-9  # relative gap that counts as none
 
 

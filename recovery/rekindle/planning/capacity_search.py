@@ -19,8 +19,6 @@ from rekindle.planning.problem_arrays import (
 )
 from rekindle.planning.upper_bound import Relaxation, relax
 
-__all__ = ["Solver", "chosen_for_nodes"]
-
 Solver = Callable[[Instance, Relaxation, SolverBudget], QuerySelection]
 
 CHOICES_MAX = 6

@@ -26,16 +26,6 @@ from rekindle.planning.problem_arrays import (
 )
 from rekindle.planning.upper_bound import Relaxation
 
-__all__ = [
-    "best_density",
-    "continued",
-    "counted_anew",
-    "improve",
-    "refined",
-    "restarted",
-    "started",
-]
-
 CORES_MAX = 2
 PAIRED_QUERIES_MAX = 1_000  # of highest density: a matrix of their shared costs is 8 MB
 PAIRS_SHARE = 0.5  # of the budget; the rest is the local search's

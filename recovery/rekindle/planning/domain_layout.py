@@ -26,8 +26,6 @@ from rekindle.model.plan_problem import QueryDemand
 from rekindle.planning.placement import place
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
-__all__ = ["DomainLayout", "arranged", "overfull", "stopped", "work_shares", "worth"]
-
 EVENNESS = 0.1
 # of what nodes hold: how far they are filled where that suffices, for what is measured wavers
 FILL_SHARE = 0.9

@@ -17,8 +17,6 @@ from rekindle.planning.problem_arrays import (
 )
 from rekindle.planning.upper_bound import Relaxation
 
-__all__ = ["QUERIES_MAX", "dynamic_programming"]
-
 QUERIES_MAX = 20
 
 

@@ -17,8 +17,6 @@ from rekindle.planning.problem_arrays import (
     IntArray,
 )
 
-__all__ = ["Growth", "grown"]
-
 SMALLEST_COST = 1e-12  # keeps the density of a query that costs nothing more finite
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from rekindle.planning.greedy_selection import Growth
 from rekindle.planning.problem_arrays import BoolArray, FloatArray, Instance, IntArray, SolverBudget
 
-__all__ = ["suits", "swap"]
-
 # Looked at in one step. More may come while it goes on: then some of the chosen queries, by chance.
 PAIRS_MAX = 200_000
 # Steps without any gain, at least and for each query: then the best choice is disturbed, and after

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from rekindle.model.plan_problem import NO_CAPACITY, UNPLACEABLE, Problem
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
-__all__ = ["LostQueries", "sort_queries"]
-
 
 @dataclass(frozen=True, slots=True)
 class LostQueries:

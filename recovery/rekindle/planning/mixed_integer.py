@@ -20,8 +20,6 @@ from rekindle.planning.greedy_selection import grown
 from rekindle.planning.problem_arrays import BoolArray, Instance, QuerySelection, SolverBudget
 from rekindle.planning.upper_bound import Relaxation, whole
 
-__all__ = ["exact", "program"]
-
 SEARCH_SHARE = 0.7  # of the budget, for HiGHS; best-density gets the rest where that is too short
 SECONDS_MIN = 0.01
 RESOLUTION = 1e-5  # HiGHS tells no priority from 0 that is much less than 1e-6 of the highest

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
-__all__ = ["Packing"]
-
 LEFT_TOLERANCE = 1e-6  # of the sum, for thousands of roundings: each node is held to the exact sum
 
 

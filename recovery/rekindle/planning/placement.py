@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from rekindle.planning.packing import Packing
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
-__all__ = ["Placement", "place", "spread"]
-
 SEARCHED_PARTITIONS_MAX = 64
 SEARCH_STEPS_MAX = 2_000
 SEARCH_LOOKS_MAX = 100_000  # a step looks at every node

@@ -16,8 +16,6 @@ from rekindle.planning.packing import Packing
 from rekindle.planning.placement import SEARCH_STEPS_MAX, Placement, place, spread
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT, SolverBudget
 
-__all__ = ["LostDemand", "RepairedPlacement", "place_only", "settle"]
-
 ANEW_PARTITIONS_MAX = 500  # beyond, placing all of them anew takes long and gains little
 EVENED_LATE_MAX = 10_000  # partitions that are placed in 50 ms
 

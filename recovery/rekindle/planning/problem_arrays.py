@@ -16,18 +16,6 @@ from scipy.sparse import csr_array
 
 from rekindle.model.plan_problem import Problem
 
-__all__ = [
-    "ROUNDING_CPU_PERCENT",
-    "BoolArray",
-    "FloatArray",
-    "Incidence",
-    "Instance",
-    "IntArray",
-    "QuerySelection",
-    "SolverBudget",
-    "from_problem",
-]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

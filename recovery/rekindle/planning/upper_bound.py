@@ -31,8 +31,6 @@ from rekindle.planning.problem_arrays import (
     SolverBudget,
 )
 
-__all__ = ["Relaxation", "relax", "sufficient", "whole"]
-
 CUTS_MAX = 40
 UNITS = 2**30  # of flow for the sum of priorities: scipy's flows are 32-bit integers
 

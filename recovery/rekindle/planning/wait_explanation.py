@@ -7,8 +7,6 @@ larger piece of one node. Pure; the report's plans and `explain` say the sentenc
 
 from dataclasses import dataclass
 
-__all__ = ["Lesser", "Wait", "percent", "sentence"]
-
 LEAST_PERCENT = 0.05
 
 

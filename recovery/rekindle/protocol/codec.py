@@ -11,8 +11,6 @@ import msgspec
 from rekindle.model.errors import InputError
 from rekindle.protocol import messages
 
-__all__ = ["MESSAGE_BYTES_MAX", "decode", "encode", "schema"]
-
 MESSAGE_BYTES_MAX = 16 << 20
 
 PUBLISHED: tuple[Any, ...] = (

@@ -13,30 +13,6 @@ import msgspec
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Topology
 
-__all__ = [
-    "Acknowledgement",
-    "BufferingOrder",
-    "CheckpointReport",
-    "Directive",
-    "DropOrder",
-    "Handshake",
-    "HandshakeAnswer",
-    "Heartbeat",
-    "MoveOrder",
-    "NodeSeen",
-    "Order",
-    "OrderingOrder",
-    "Orders",
-    "PauseOrder",
-    "PlanOrder",
-    "PriorityOverride",
-    "ProgressReport",
-    "Report",
-    "ResumeOrder",
-    "StatisticsReport",
-    "TopologyReport",
-]
-
 ITEMS_MAX = 100_000
 TEXT_MAX = 20_000
 COUNT_MAX = 2**53 - 1  # what JSON numbers hold exactly everywhere

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-__all__ = ["work_out"]
-
 
 def work_out() -> None:
     """Of all our types that have been imported; a driver has its user's as well."""

@@ -6,8 +6,6 @@ release older or newer is understood.
 
 from rekindle.model.errors import InputError
 
-__all__ = ["VERSION", "VERSION_OLDEST", "agree"]
-
 VERSION, VERSION_OLDEST = 1, 1
 
 

@@ -21,34 +21,6 @@ from typing import NamedTuple
 
 from rekindle.model.errors import InputError, RunError
 
-__all__ = [
-    "ACKS",
-    "APPLICATIONS",
-    "CHECKPOINT",
-    "COORDINATION",
-    "DEFAULT",
-    "DIRECTIVES",
-    "ELECTION",
-    "GUARD",
-    "HEARTBEAT",
-    "OPERATORS",
-    "ORDERS",
-    "PIECES",
-    "PIECE_BYTES",
-    "PROGRESS",
-    "STATISTICS",
-    "TOPOLOGY",
-    "Place",
-    "head",
-    "join",
-    "number",
-    "numbered",
-    "numbers",
-    "pieces",
-    "place",
-    "split",
-]
-
 APPLICATIONS, ELECTION = "/rekindle/v1", "/rekindle/election"
 OPERATORS = "/rekindle/operators"
 TOPOLOGY, STATISTICS, PROGRESS, CHECKPOINT = "topology", "statistics", "progress", "checkpoint"

@@ -15,16 +15,6 @@ from rekindle.report import lag
 from rekindle.report.input_record import Inputs
 from rekindle.report.lag import Cuts, Interval, Step, Tooth
 
-__all__ = [
-    "Availability",
-    "LagWindow",
-    "end_of_run",
-    "final_epoch",
-    "measure",
-    "surviving_queries",
-    "teeth_of",
-]
-
 WINDOW_SECONDS = 60.0
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from rekindle.report.input_record import Inputs
 
-__all__ = ["Choose", "back_times", "running_partitions", "weighted_seconds"]
-
 # Takes a problem record in the format of `rekindle plan`, gives the queries to bring back.
 Choose = Callable[[Mapping[str, Any]], Sequence[str]]
 

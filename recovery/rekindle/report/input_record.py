@@ -9,8 +9,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = ["InputFile", "Inputs", "query_of"]
-
 VERSION = 1
 
 

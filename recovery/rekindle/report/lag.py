@@ -12,21 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "Commit",
-    "Cuts",
-    "Interval",
-    "Step",
-    "Tooth",
-    "above",
-    "duration",
-    "late_epochs",
-    "progress",
-    "sawtooth",
-    "threshold_seconds",
-    "worst",
-]
-
 Interval = tuple[float, float]
 # (t, epoch): from t on the query has committed all epochs up to this one.
 Step = tuple[float, int]

@@ -13,8 +13,6 @@ from rekindle.model.errors import InputError
 from rekindle.model.run_events import Event
 from rekindle.report import lag
 
-__all__ = ["IDLE_SHARE_MAX", "WAITING_SHARE_MIN", "is_limited", "measure"]
-
 # With more of its CPU at rest a machine is not the limit, whatever waits.
 IDLE_SHARE_MAX = 0.1
 # Of the time in which processes want a CPU, what they wait for one; below it they hardly notice.

@@ -17,8 +17,6 @@ from rekindle.report.availability import Availability
 from rekindle.report.input_record import Inputs
 from rekindle.report.run_facts import RunFacts
 
-__all__ = ["VERSION", "compute", "weighted"]
-
 VERSION = 1
 
 Record = Mapping[str, Any]

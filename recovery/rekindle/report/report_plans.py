@@ -16,8 +16,6 @@ from rekindle.report.availability_bound import Choose
 from rekindle.report.input_record import Inputs
 from rekindle.report.skipped_queries import Skipped
 
-__all__ = ["capacity_percent", "exact_choice", "first_plan_epochs", "first_plan_seconds", "plans"]
-
 # Exact plans of the bound: the demo's problems take well under a second.
 BUDGET_SECONDS = 20.0
 

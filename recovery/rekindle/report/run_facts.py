@@ -10,8 +10,6 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 
-__all__ = ["NODE_CAP", "THETA", "RunFacts"]
-
 # Plans use at most this share of a node's CPU (DESIGN 5).
 NODE_CAP = 0.8
 # Times its normal worst lag: above it a query is unavailable (DESIGN 2).

@@ -17,8 +17,6 @@ from rekindle.planning import wait_explanation
 from rekindle.planning.wait_explanation import Lesser, Wait
 from rekindle.report.input_record import Inputs
 
-__all__ = ["PUT_OFF", "Skipped", "follow"]
-
 # Not among what the planner chose from: the nodes that are up have no room for it, not even once
 # what catches up has caught up.
 PUT_OFF = "put-off"

@@ -28,9 +28,6 @@ from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
 from rekindle.verification.evidence_files import REMEDY, output_file
 from rekindle.verification.row_differences import RowDifferences
 
-__all__ = ["Statements", "compare", "exactly_once", "split", "totals"]
-
-
 HEADING = re.compile(r"^--\s*(?:(prelude)|query:\s*(\S+))\s*$", re.MULTILINE)
 
 

@@ -19,8 +19,6 @@ from rekindle.report.input_record import Inputs
 from rekindle.verification.evidence_files import REMEDY, output_file
 from rekindle.verification.figure_differences import Difference
 
-__all__ = ["check"]
-
 # Rows and events are stamped by two readings of one clock.
 TOLERANCE_SECONDS = 0.001
 

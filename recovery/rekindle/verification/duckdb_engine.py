@@ -15,8 +15,6 @@ import duckdb
 from rekindle.model.errors import InputError, first_line
 from rekindle.verification.evidence_files import REMEDY
 
-__all__ = ["BatchEngine", "literal", "quoted"]
-
 
 class BatchEngine:
     """A context manager: inside, a database in memory whose time zone is UTC.

@@ -14,8 +14,6 @@ from rekindle.model.errors import InputError
 from rekindle.model.run_events import Event
 from rekindle.report.input_record import Inputs
 
-__all__ = ["REMEDY", "Evidence", "foreign_outputs", "output_file", "read"]
-
 VERSION = 1
 REMEDY = "restore the file from the run, or run the demo again"
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Difference", "differences", "table"]
-
 RELATIVE_TOLERANCE = 1e-6
 # Times are kept in microseconds: below that, zero and almost zero are the same.
 ABSOLUTE_TOLERANCE = 1e-6

@@ -13,8 +13,6 @@ from rekindle.model.plan_problem import Answer, Problem
 from rekindle.model.run_events import Event
 from rekindle.verification.figure_differences import Difference, differences
 
-__all__ = ["check"]
-
 # Sums of CPU percent, added in another order than the planner's.
 TOLERANCE_CPU_PERCENT = 1e-6
 

@@ -19,8 +19,6 @@ from rekindle.verification.evidence_files import Evidence
 from rekindle.verification.figure_differences import Difference
 from rekindle.verification.row_differences import RowDifferences
 
-__all__ = ["verify"]
-
 
 def verify(
     directory: Path, clock: Callable[[], float], say: Callable[[str], None] = lambda _: None

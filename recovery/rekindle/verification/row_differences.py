@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from rekindle.model.errors import InputError
 from rekindle.verification.duckdb_engine import BatchEngine, quoted
 
-__all__ = ["EPOCH", "KINDS", "PARTITION", "TOLERANCE", "RowDifferences", "compare"]
-
 KINDS = ("missing", "duplicated", "wrong")
 # In `output` only. No column of a query that can be written without quotes is called so.
 EPOCH, PARTITION = "#epoch", "#partition"

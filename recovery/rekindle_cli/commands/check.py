@@ -16,7 +16,6 @@ from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsF
 if TYPE_CHECKING:
     from rekindle_spark.checks.check_findings import CheckFinding
 
-__all__ = ["check"]
 
 IMPORT_SECONDS = 10.0
 # What takes long is given up so long after the start, to have an answer on a busy machine too.

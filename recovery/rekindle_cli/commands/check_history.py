@@ -15,8 +15,6 @@ from rekindle import history
 from rekindle.history import HistoryVerdict
 from rekindle.model.errors import InputError
 
-__all__ = ["check_history"]
-
 STEPS_SHOWN_MAX = 40
 WORDS = {True: "yes", False: "no", None: "undecided: too many races for the bound on the search"}
 

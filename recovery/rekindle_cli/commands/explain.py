@@ -13,8 +13,6 @@ from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 from rekindle_coordinator.status_reader import StatusReader
 
-__all__ = ["explain"]
-
 
 def explain(
     application: Application,

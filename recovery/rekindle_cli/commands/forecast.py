@@ -34,8 +34,6 @@ from rekindle_cli.state_loader import (
     Store,
 )
 
-__all__ = ["forecast"]
-
 
 def forecast(
     what: Situation = None,

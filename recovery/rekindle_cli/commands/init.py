@@ -8,8 +8,6 @@ import typer
 
 from rekindle.model.errors import InputError
 
-__all__ = ["init"]
-
 
 def init(
     folder: Annotated[

@@ -20,8 +20,6 @@ from rekindle_store import committed_files, query_output
 from rekindle_store.committed_files import DEAD_LETTERS, LATE
 from rekindle_store.query_output import NoOutputYet
 
-__all__ = ["output"]
-
 SUFFIXES = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 MOMENT = pa.timestamp("us", "UTC")
 SUMMARY = pa.schema(

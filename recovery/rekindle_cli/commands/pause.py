@@ -8,8 +8,6 @@ import typer
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 
-__all__ = ["order", "pause"]
-
 
 def pause(application: Application, zookeeper: Hosts, secret_file: SecretFile = None) -> None:
     """Let an application finish its epoch and start no other, until it is resumed.

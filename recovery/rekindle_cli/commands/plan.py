@@ -31,8 +31,6 @@ from rekindle.model.plan_problem import (
     parse,
 )
 
-__all__ = ["plan"]
-
 PRINTED = "`rekindle plan --json` has printed"
 OPTIONS = ("budget-seconds", "seed", "solver")
 ROWS_MAX = 40

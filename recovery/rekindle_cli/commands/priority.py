@@ -10,8 +10,6 @@ from rekindle.protocol import PriorityOverride
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 
-__all__ = ["priority"]
-
 priority = typer.Typer(
     help="Say which queries matter more than the pipeline says.\n\n"
     "Example: rekindle priority set default/flights busiest 9 --for 2h",

@@ -23,8 +23,6 @@ from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
-__all__ = ["reset"]
-
 # What each record is, for whoever decides whether it may go.
 RECORDS = {
     store_paths.TOPOLOGY: "pipeline and policy",

@@ -3,8 +3,6 @@
 from rekindle_cli.commands.pause import order
 from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 
-__all__ = ["resume"]
-
 
 def resume(application: Application, zookeeper: Hosts, secret_file: SecretFile = None) -> None:
     """Let a paused application go on.

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rekindle_cli.pipeline_file import LoadedPipeline
     from rekindle_cli.run_view import RunDisplay
 
-__all__ = ["run"]
 
 # The exit code of a child that has found that there is nothing to try.
 KNOWN_STORE = 3

@@ -13,8 +13,6 @@ import typer
 from rekindle.model.errors import InputError, RunError
 from rekindle_cli import cli_options
 
-__all__ = ["savepoint"]
-
 POLL_SECONDS = 0.2
 
 

@@ -15,8 +15,6 @@ import typer
 from rekindle_cli.cli_options import check_range
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
-__all__ = ["sidecar"]
-
 
 def sidecar(
     zookeeper: Annotated[

@@ -35,8 +35,6 @@ from rekindle_cli.state_loader import (
     Store,
 )
 
-__all__ = ["simulate"]
-
 SEEDS_MAX = 10_000
 
 

@@ -24,8 +24,6 @@ from rekindle_cli.coordination_access import Hosts, SecretFile
 from rekindle_coordinator.status_reader import StatusReader
 from rekindle_zookeeper import Connection, StoreUnreachable
 
-__all__ = ["status"]
-
 WATCH_SECONDS = 1.0
 # more are shown with a line each
 DETAILED_MAX = 5

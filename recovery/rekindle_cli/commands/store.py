@@ -17,8 +17,6 @@ from rekindle_store import store_copies, store_files, store_integrity
 from rekindle_store.store_copies import Copied
 from rekindle_store.store_integrity import Findings, Say
 
-__all__ = ["store"]
-
 # What takes no longer says nothing of how far it is.
 QUIET_SECONDS = 2.0
 # Where nobody sees a line change, a new one comes so often.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rekindle_spark.pipeline.steps import Pipeline
     from rekindle_spark.testing import PipelineResult
 
-__all__ = ["test"]
 
 CELL_MAX = 60
 

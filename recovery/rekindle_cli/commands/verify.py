@@ -15,8 +15,6 @@ from rekindle import verification
 from rekindle.model.errors import RunError
 from rekindle.verification import figure_differences
 
-__all__ = ["verify"]
-
 
 def verify(
     directory: Annotated[

@@ -6,8 +6,6 @@ Few requests at night, many in the evening. For twenty minutes after midnight th
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["ROWS", "log"]
-
 SEED = 20250301
 ROWS = 60_000
 DAY_SECONDS = 86_400

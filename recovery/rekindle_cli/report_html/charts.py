@@ -13,8 +13,6 @@ from html import escape
 from rekindle_cli.report_html import report_style, svg_picture, time_axis
 from rekindle_cli.report_html.time_axis import TimeScale
 
-__all__ = ["ChartLine", "Span", "curves", "intervals"]
-
 PANEL_WIDTH, PANEL_HEIGHT, PANEL_GAP = 320, 260, 60
 PANEL_LEFT, PANEL_TOP = 40, 30
 ROW_PIXELS, ROWS_LEFT, ROWS_RIGHT, ROWS_WIDTH = 16, 240, 1080, 1120

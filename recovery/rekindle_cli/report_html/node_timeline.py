@@ -13,8 +13,6 @@ from rekindle.model.run_events import Event
 from rekindle_cli.report_html import report_text, time_axis
 from rekindle_cli.report_html.time_axis import TimeScale
 
-__all__ = ["BOTTOM", "PIXELS_PER_SIGN", "TOP", "alive", "draw", "kills"]
-
 LABELS_Y = 16
 TOP = 26
 HEIGHT = 58

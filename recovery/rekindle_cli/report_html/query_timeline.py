@@ -13,8 +13,6 @@ from rekindle.report.lag import Commit, Cuts, Tooth
 from rekindle_cli.report_html import report_text
 from rekindle_cli.report_html.time_axis import TimeScale
 
-__all__ = ["ROW_PIXELS", "draw", "teeth"]
-
 ROW_PIXELS = 38
 LAG_PIXELS = 17
 BAR_PIXELS = 9

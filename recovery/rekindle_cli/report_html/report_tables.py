@@ -9,8 +9,6 @@ from typing import Any
 
 from rekindle_cli.report_html import report_text
 
-__all__ = ["exactly_once", "plans", "queries", "settings", "tiles"]
-
 Report = Mapping[str, Any]
 
 

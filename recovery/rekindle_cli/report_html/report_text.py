@@ -6,18 +6,6 @@ Plain text, not escaped. The page and its parts call it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "amount",
-    "by_priority",
-    "headline",
-    "interval",
-    "machine_limit",
-    "seconds",
-    "short_names",
-    "skipped",
-    "story",
-]
-
 # Of a machine's cores, what other programs must have used to be named.
 OTHERS_SHARE_MIN = 0.05
 REASONS = {

@@ -12,8 +12,6 @@ from rekindle.model.run_events import Event
 from rekindle_cli.report_html import report_style, report_text, timeline
 from rekindle_cli.report_html.node_timeline import PIXELS_PER_SIGN
 
-__all__ = ["MARGIN", "draw", "framed"]
-
 MARGIN = 24
 HEAD = 118
 KEYS_Y = 94

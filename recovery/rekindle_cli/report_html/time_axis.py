@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["TimeScale", "spread", "ticks"]
-
 TICKS_MAX = 13
 
 

@@ -13,8 +13,6 @@ from rekindle.report import lag
 from rekindle_cli.report_html import node_timeline, query_timeline, report_text, time_axis
 from rekindle_cli.report_html.time_axis import TimeScale
 
-__all__ = ["KEYS", "WIDTH", "description", "draw", "height", "legend", "marks"]
-
 BEFORE_SECONDS = 20.0
 WIDTH = 1120
 LEFT = 232

@@ -16,8 +16,6 @@ from rich.text import Text
 
 from rekindle.report import machine_limits
 
-__all__ = ["Display"]
-
 REFRESH_SECONDS = 0.5
 LAG_SECONDS_LEVEL = 15.0
 

@@ -31,19 +31,6 @@ from rekindle_local import stored_records
 from rekindle_local.flights import flight_pipeline as flights
 from rekindle_spark.pipeline.program import Program
 
-__all__ = [
-    "DemoRecords",
-    "commit",
-    "conclude",
-    "input_record",
-    "machine",
-    "schemas",
-    "stamped",
-    "write",
-    "write_outputs",
-    "write_situation",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DemoRecords:

@@ -28,8 +28,6 @@ from rekindle_local.spark_cluster import LocalCluster
 from rekindle_spark.pipeline import program
 from rekindle_spark.spark import jvm_build
 
-__all__ = ["check_rows", "perform", "rate", "summarise"]
-
 PLACE = Place("demo", "flights")
 EXECUTOR_MEGABYTES = 512
 

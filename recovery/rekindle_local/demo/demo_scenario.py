@@ -39,8 +39,6 @@ from rekindle_local.local_nodes import CPU_QUOTA
 from rekindle_local.local_provisioning import Provisioning
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["DemoOptions", "DemoScenario", "failure_domains", "is_level", "shown"]
-
 POLL_SECONDS = 0.05
 LOAD_PERCENT = (60.0, 80.0)
 # Of all priorities, what the first plan brings back at most, and how many plans there are at least.

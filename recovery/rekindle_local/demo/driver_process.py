@@ -24,8 +24,6 @@ from rekindle_local.process_reaper import ProcessReaper
 from rekindle_spark.store.checkpoint_store import FINISH_REQUEST, RATE_REQUEST
 from rekindle_store import store_files
 
-__all__ = ["DriverProcess"]
-
 
 @dataclass(slots=True)
 class DriverProcess:

@@ -23,8 +23,6 @@ from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.spark_cluster import LocalCluster
 
-__all__ = ["Counters", "MachineLoad", "Waits", "between", "read_idle_seconds", "read_waits"]
-
 SAMPLE_SECONDS = 1.0
 # The part of a run that is no node: driver, control plane, and the demo itself.
 SERVING = "serving"

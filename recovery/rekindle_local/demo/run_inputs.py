@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["LOAD_TARGET_PERCENT", "Contents", "contents", "write"]
-
 LOAD_TARGET_PERCENT = 66.0
 PIPELINE = '''"""The pipeline of this run."""
 

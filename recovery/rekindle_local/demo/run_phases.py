@@ -12,8 +12,6 @@ from typing import Any
 
 from rekindle.model.errors import RunError
 
-__all__ = ["WAITING_SECONDS", "Phases"]
-
 # Longer waits are told of: on a machine with much else to do each phase takes its time.
 WAITING_SECONDS = 30.0
 

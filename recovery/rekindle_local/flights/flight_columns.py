@@ -8,31 +8,6 @@ import pyarrow.compute as pc
 
 from rekindle_local.flights.flight_data import UNKNOWN_AIRCRAFT
 
-__all__ = [
-    "BAD_WEATHER_DELAYS",
-    "CONDITIONS",
-    "DELAYED_MINUTES",
-    "DEPARTURES",
-    "EXTREME_MINUTES",
-    "FOG_VISIBILITY_HUNDREDTHS",
-    "LATE_MINUTES",
-    "LEGS",
-    "MEASURES",
-    "NOTABLE",
-    "STRONG_WIND_TENTHS",
-    "WINDY_HOURS",
-    "bad_weather_rows",
-    "conditions",
-    "delayed_in_bad_weather",
-    "departed",
-    "diverted",
-    "extremely_late",
-    "known_aircraft",
-    "measures",
-    "window_time",
-    "windy",
-]
-
 LATE_MINUTES = 15
 DELAYED_MINUTES = 60
 EXTREME_MINUTES = 180

@@ -32,8 +32,6 @@ import pyarrow.parquet as pq
 
 from rekindle.model.errors import InputError
 
-__all__ = ["ORIGINS", "SOURCES", "UNKNOWN_AIRCRAFT", "file_name", "prepare", "repeat_every_seconds"]
-
 ORIGINS = ("EWR", "JFK", "LGA")
 SOURCES = ("flights_ewr", "flights_jfk", "flights_lga", "weather")
 UNKNOWN_AIRCRAFT = "unknown"

@@ -15,8 +15,6 @@ from rekindle_local.flights import flight_data, flight_queries
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Stream
 
-__all__ = ["QUERY_KEYS", "build", "keys", "priorities", "victims"]
-
 PRIORITY_MAX = 10
 SETS_ENUMERATED_MAX = 100_000
 DRAWS_MAX = 10_000

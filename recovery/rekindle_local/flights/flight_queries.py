@@ -39,9 +39,6 @@ from rekindle_local.flights.flight_columns import LATE_MINUTES
 from rekindle_spark.operators import Aggregate, StatefulOperator, ValueState
 from rekindle_spark.pipeline.steps import Stream, count, largest, mean, smallest, total
 
-__all__ = ["CARRIED", "CarryOver", "add"]
-
-
 CARRIED = pa.schema(
     [
         ("event_time", pa.timestamp("us")),

@@ -20,8 +20,6 @@ import pyarrow.parquet as pq
 from rekindle.model.errors import InputError
 from rekindle_local.flights import flight_data
 
-__all__ = ["RowClock", "arrivals", "end_input", "open_arrivals", "order", "rows_read", "write"]
-
 VERSION = 1
 
 

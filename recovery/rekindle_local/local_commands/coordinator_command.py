@@ -20,8 +20,6 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_local.local_provider import LocalProvider
 
-__all__ = ["coordinator"]
-
 # With a console beside it, who decides gets the interpreter back sooner than after Python's 5 ms.
 SWITCH_SECONDS = 0.000_5
 

@@ -13,7 +13,6 @@ from rekindle_local import failure_schedule
 if TYPE_CHECKING:
     from rekindle_local.demo.demo_scenario import DemoOptions
 
-__all__ = ["demo"]
 
 MODES = ("always", "adaptive")
 # into how many failure domains nodes are divided, where there are so many

@@ -26,8 +26,6 @@ from rekindle_spark.jobs.job_runner import Result
 from rekindle_spark.jobs.job_specs import Ranges
 from rekindle_spark.output import output_staging
 
-__all__ = ["CheckpointCoordinator"]
-
 # What an executor retains at most before a checkpoint takes it over: a share of what it may, and
 # not more than goes through a host in a few pieces, one for each partition that is behind.
 PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20

@@ -18,8 +18,6 @@ from rekindle_store import checksummed_file
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
-__all__ = ["chosen", "load", "save"]
-
 INPUT_VERSION = 1
 
 

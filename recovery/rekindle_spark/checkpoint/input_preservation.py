@@ -25,8 +25,6 @@ from rekindle_spark.jobs.job_runner import RunningJob
 from rekindle_spark.jobs.job_specs import Specification
 from rekindle_spark.spark.spark_gateway import Read, Task
 
-__all__ = ["InputPreservation", "is_covered", "start", "unwritten"]
-
 # A stage depends on all before it, so what many of them cost the driver grows with their square.
 TURNS_MAX = 16
 

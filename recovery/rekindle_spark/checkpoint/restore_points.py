@@ -16,8 +16,6 @@ from rekindle_spark.pipeline.chains import is_branch
 from rekindle_spark.pipeline.program import Program
 from rekindle_store import checkpoint_records
 
-__all__ = ["DurableInput", "RestorePoints", "begin", "from_record"]
-
 
 @dataclass(frozen=True, slots=True)
 class DurableInput:

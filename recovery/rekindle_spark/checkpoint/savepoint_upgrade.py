@@ -23,8 +23,6 @@ from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
 from rekindle_store.checkpoint_records import file_name
 from rekindle_store.store_files import Files
 
-__all__ = ["carry_over", "check", "is_needed"]
-
 
 def is_needed(program: Program, history: StoreHistory) -> bool:
     """Whether another pipeline has written the checkpoint that is to be gone on from."""

@@ -29,8 +29,6 @@ from rekindle_store import checksummed_file
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
-__all__ = ["Checkpoints", "Versions", "Writing", "load", "read", "seal"]
-
 WHOLE, CHANGED = 1, 2
 # How often who waits for a load of another looks whether bytes come.
 JOINED_SECONDS = 0.5

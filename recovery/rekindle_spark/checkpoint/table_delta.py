@@ -17,8 +17,6 @@ import pyarrow.types as kinds
 
 from rekindle_spark.operators.arrow_columns import whole
 
-__all__ = ["Marks", "apply", "changes", "marks"]
-
 Hashes = npt.NDArray[np.uint64]
 SEEDS = (1, 2)
 FRESH = -1

@@ -8,8 +8,6 @@ from enum import StrEnum
 
 from rekindle.model.errors import RekindleError
 
-__all__ = ["CheckFinding", "CheckSeverity", "error", "has_errors", "of_error", "warning"]
-
 
 class CheckSeverity(StrEnum):
     """How much a finding matters: an error ends a check with exit code 2."""

@@ -21,8 +21,6 @@ from rekindle_spark.pipeline.steps import Pipeline, Source, Step
 from rekindle_spark.user_code import poison_rows
 from rekindle_spark.user_code.watchdog import Watchdog
 
-__all__ = ["first_rows"]
-
 ROWS = 100
 
 

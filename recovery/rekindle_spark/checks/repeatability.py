@@ -18,8 +18,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Step
 from rekindle_spark.user_code import code_locations
 
-__all__ = ["repeatability"]
-
 DEPTH_MAX = 6
 CLOCK = "take the time from a column"
 CHANCE = "seed it with something of the row"

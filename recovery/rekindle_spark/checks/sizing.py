@@ -15,8 +15,6 @@ from rekindle_spark.pipeline.program import Chain, Program
 from rekindle_spark.pipeline.replay import ROW_GROUPS_CACHED_MAX, Replay
 from rekindle_spark.pipeline.steps import Step
 
-__all__ = ["sizing"]
-
 # What one driver carries in each second of an epoch (docs/scale.md).
 PARTITIONS_MAX, FRAMES_MAX = 1_000, 18_000
 PARTITIONS_PER_NODE_MAX = 8

@@ -16,8 +16,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
 
-__all__ = ["beforehand"]
-
 
 def beforehand(pipeline: Pipeline, settings: Settings) -> list[CheckFinding]:
     """Check a pipeline as a whole; the first error of its structure hides what else there is."""

@@ -41,8 +41,6 @@ from rekindle_spark.jobs import fault_attribution
 from rekindle_spark.jobs.job_runner import Attempts, Result
 from rekindle_spark.store.checkpoint_store import RATE_REQUEST
 
-__all__ = ["ControlLoop"]
-
 CONFER_SECONDS = 0.25
 FAILING_SECONDS_MAX = 60.0
 

@@ -37,8 +37,6 @@ from rekindle_spark.control import report_builder
 from rekindle_spark.control.report_builder import ReportBuilder
 from rekindle_spark.driver import driver_clock
 
-__all__ = ["Advice", "CoordinatorClient", "CoordinatorContact"]
-
 REPORT_SECONDS = 5.0
 # Costs are measured every 5 s. Those that stay about as they are go out less often: else a third of
 # what is written to the store would say nothing new.

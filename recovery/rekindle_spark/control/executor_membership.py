@@ -24,15 +24,6 @@ from dataclasses import dataclass, field, replace
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.spark.spark_gateway import ExecutorSeen
 
-__all__ = [
-    "AvoidedMachines",
-    "ExecutorLoss",
-    "Hold",
-    "HostFailures",
-    "Membership",
-    "SuspectedExecutors",
-]
-
 SETTLE_SECONDS = 0.4
 OBSERVE_SECONDS = 0.1
 # An executor says every second that it is there; one message may be late.

@@ -17,8 +17,6 @@ from rekindle.model.switch_mode import ON
 from rekindle_spark.checkpoint import input_preservation
 from rekindle_spark.driver.driver_context import DriverContext, Moves
 
-__all__ = ["are_possible", "carry_out", "order", "pending"]
-
 # How old a checkpoint may be that moves start from, in epochs: they are all run again.
 BEHIND_EPOCHS_MAX = 10
 # What one executor takes over in a step: of the partitions that it would have if all had as many,

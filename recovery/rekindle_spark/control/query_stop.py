@@ -17,8 +17,6 @@ from rekindle_spark.driver.stopped_branches import Branch
 from rekindle_spark.pipeline.chains import branch_name
 from rekindle_spark.pipeline.program import Program
 
-__all__ = ["check", "query_partitions", "stop", "stopped_queries"]
-
 
 def stop(application: DriverContext, faults: Mapping[int, StepError]) -> None:
     """Stop partitions, as far as they run, with all that is downstream of them.

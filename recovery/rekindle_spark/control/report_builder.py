@@ -24,8 +24,6 @@ from rekindle_spark.driver import driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.spark.spark_gateway import ExecutorSeen
 
-__all__ = ["ReportBuilder", "gist", "lags", "topology_report"]
-
 FIRST_COSTS_SHARE = 0.5
 NODE_NAME_MAX = 253
 REFUSAL_MAX = 1000

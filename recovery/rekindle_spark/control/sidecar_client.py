@@ -19,8 +19,6 @@ from rekindle import protocol
 from rekindle.model.errors import FencedError, InputError
 from rekindle.protocol import Acknowledgement, Directive, Handshake, Report, msgspec_warmup
 
-__all__ = ["SidecarClient"]
-
 ANSWER_SECONDS_MAX = 5.0
 WAIT_SECONDS = 5
 RETRY_SECONDS = 0.5

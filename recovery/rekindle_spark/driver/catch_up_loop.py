@@ -25,8 +25,6 @@ from rekindle_spark.jobs import job_runner, job_specs, stage_timing
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts, Result, RunningJob
 from rekindle_spark.user_code.watchdog import SEARCH_CALLS_MAX
 
-__all__ = ["CatchUpLoop", "CatchUpStream"]
-
 PIECE_ROWS_MAX = 4_000_000
 # How much longer a piece may take where nothing live shares the executor: half of a short piece is
 # what a job costs by itself.

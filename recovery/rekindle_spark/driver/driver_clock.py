@@ -9,8 +9,6 @@ reports of itself is in this time too, for readers subtract one moment from anot
 
 import time
 
-__all__ = ["now"]
-
 
 def _passed() -> float:
     """Seconds since the machine was started, suspended or not, where the system counts both."""

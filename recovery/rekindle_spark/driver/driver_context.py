@@ -23,8 +23,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.spark.spark_gateway import SparkGateway
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 
-__all__ = ["DriverContext", "Moves", "Staged"]
-
 
 @dataclass(slots=True)
 class Staged:

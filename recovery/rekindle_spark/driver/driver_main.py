@@ -58,8 +58,6 @@ from rekindle_spark.store.segment_writer import SegmentWriter
 from rekindle_spark.store.store_retry import StoreRetry
 from rekindle_spark.store.user_requests import UserRequests
 
-__all__ = ["DriverPlace", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class DriverPlace:

@@ -15,8 +15,6 @@ from typing import Any
 
 from rekindle_spark.pipeline.steps import Source
 
-__all__ = ["FINAL_WATERMARK", "Cut", "EpochCutter"]
-
 FINAL_WATERMARK = 2**63 - 1
 # Input that is this far behind is a backlog: every query is to run before it is gone through.
 STALL_SECONDS_MAX = 10.0

@@ -50,8 +50,6 @@ from rekindle_spark.jobs import job_runner, job_specs, stage_timing
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Result, RunningJob
 from rekindle_spark.output import output_staging
 
-__all__ = ["EpochLoop", "SourcePrefetch"]
-
 
 @dataclass(slots=True)
 class SourcePrefetch:

@@ -17,8 +17,6 @@ from typing import Any, TextIO
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.user_code.poison_rows import ENDING
 
-__all__ = ["EventLog", "open_events"]
-
 WAITING_BYTES_MAX, TOGETHER_BYTES = 1 << 20, 1 << 16
 # Event files that there are at most: the one that is written, and those that were set aside.
 FILES_MAX = 4

@@ -20,8 +20,6 @@ from rekindle_spark.pipeline.chains import Edge
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.poison_rows import ENDING, LeftOutRows
 
-__all__ = ["LeftOut", "PartitionTable", "Readers", "Retained"]
-
 
 @dataclass(slots=True)
 class Retained:

@@ -29,16 +29,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Step
 from rekindle_spark.store.checkpoint_store import StoreHistory
 
-__all__ = [
-    "Branch",
-    "are_joined",
-    "branch_restore_points",
-    "head",
-    "heirs",
-    "left_out",
-    "split",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Branch:

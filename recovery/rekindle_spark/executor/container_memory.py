@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["allowed_bytes"]
-
 PROC = Path("/proc")
 # What is no limit is written as a huge one by v1.
 NO_LIMIT = 1 << 60

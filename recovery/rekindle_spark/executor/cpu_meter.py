@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CpuMeter"]
-
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 

@@ -20,25 +20,6 @@ import pyarrow.compute as pc
 
 from rekindle_spark.operators import arrow_columns
 
-__all__ = [
-    "NOTHING",
-    "Frame",
-    "Label",
-    "Packed",
-    "batch_of",
-    "by_target",
-    "combined_digest",
-    "decode",
-    "digest",
-    "encode",
-    "encode_each",
-    "frames",
-    "is_plain",
-    "pack",
-    "raw",
-    "sound",
-]
-
 FRAME_VERSION = 2
 # version, edge, producer, target, plan epoch, epoch, watermark, rows, digest, payload bytes
 HEADER = struct.Struct("<HHIIIqqI8sI")

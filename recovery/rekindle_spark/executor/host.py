@@ -60,8 +60,6 @@ from rekindle_spark.user_code import print_forwarding, watchdog
 from rekindle_spark.user_code.watchdog import Watchdog
 from rekindle_store import store_files
 
-__all__ = ["Host", "main"]
-
 # Objects between collections, then collections of each generation between those of the next: rows
 # for users' functions are many objects at a time and in no cycles.
 COLLECTED_AFTER = (50_000, 10, 10)

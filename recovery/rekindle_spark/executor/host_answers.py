@@ -13,8 +13,6 @@ from rekindle_spark.executor.partition import PartitionOutcome
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code import poison_rows
 
-__all__ = ["choices", "encode", "fault", "sinks"]
-
 # What Java, which reads the answers, has in one array.
 BLOCK_BYTES_MAX = 2**31 - 1
 

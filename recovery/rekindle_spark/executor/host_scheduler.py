@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AHEAD", "CATCH_UP", "NICENESS", "URGENT", "HostScheduler", "yield_to_others", "yields"]
-
 # Live partitions come before catch-up: docs/decisions/0019-one-piece-of-work-at-a-time.md.
 # The job of an epoch, that of the next one's sources, and what is behind.
 URGENT, AHEAD, CATCH_UP = 0, 1, 2

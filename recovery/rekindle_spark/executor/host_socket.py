@@ -29,8 +29,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ConnectionThreads", "is_from", "serve"]
-
 
 @dataclass(slots=True)
 class ConnectionThreads:

@@ -18,8 +18,6 @@ from mmap import mmap
 from rekindle_spark.user_code import watchdog
 from rekindle_spark.user_code.watchdog import Noted
 
-__all__ = ["CHECKPOINTS", "FILE_BYTES", "Activity", "Entry", "Signs", "read", "read_all"]
-
 # The number of a job, signs of progress, and what was begun last: ASCII, cut off where it is long.
 ENTRY = struct.Struct(">qq160s")
 # More requests than an executor has tasks at a time are not served, but for those of given-up jobs.

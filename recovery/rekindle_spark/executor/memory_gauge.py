@@ -22,8 +22,6 @@ from rekindle_spark.checkpoint.state_files import Versions
 from rekindle_spark.flow_control.memory_budget import TIGHT_SHARE
 from rekindle_spark.pipeline.program import Program
 
-__all__ = ["MemoryGauge", "OverBudget", "share_arena", "sizes_of_states"]
-
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DRAINED_BYTES = 1 << 20
 M_ARENA_MAX = -8  # of malloc.h

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["described", "machine", "pinned"]
-
 CPU = Path("/proc/cpuinfo")
 THREADS = (
     *("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "RAYON_NUM_THREADS"),

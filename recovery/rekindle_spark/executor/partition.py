@@ -25,8 +25,6 @@ from rekindle_spark.user_code import code_locations, poison_rows, print_forwardi
 from rekindle_spark.user_code.poison_rows import LeftOutRows, Sieve, Tolerance
 from rekindle_spark.user_code.watchdog import Watchdog
 
-__all__ = ["Incomplete", "PartitionOutcome", "PartitionState", "PartitionWork", "Sunk", "run"]
-
 BEFORE_ALL = -(2**63)
 # in the metadata of what relays read
 WATERMARK = b"watermark"

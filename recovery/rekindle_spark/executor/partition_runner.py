@@ -23,8 +23,6 @@ from rekindle_spark.executor.sandbox import Sandboxes, SandboxTrial
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.watchdog import Watchdog
 
-__all__ = ["OutdatedRequest", "PartitionRunner"]
-
 # By then the driver has heard of the death, or will not.
 WARY_SECONDS = 10.0
 

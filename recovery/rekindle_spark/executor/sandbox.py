@@ -49,17 +49,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code import print_forwarding, watchdog
 from rekindle_spark.user_code.watchdog import Watchdog
 
-__all__ = [
-    "Died",
-    "Reply",
-    "SandboxTrial",
-    "Sandboxes",
-    "blocks",
-    "following",
-    "hung_seconds",
-    "main",
-]
-
 SIZE = struct.Struct(">q")
 PR_SET_PDEATHSIG = 1  # of prctl.h
 LOOK_SECONDS = 0.05

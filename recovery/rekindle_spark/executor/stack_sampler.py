@@ -24,8 +24,6 @@ from types import FrameType
 
 from rekindle.model.errors import InputError
 
-__all__ = ["FOLDER", "StackSampler", "begin", "label"]
-
 FOLDER = "REKINDLE_PROFILE"
 PERIOD_SECONDS = 0.005
 WRITE_SECONDS = 1.0

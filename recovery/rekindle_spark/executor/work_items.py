@@ -23,15 +23,6 @@ from rekindle_spark.user_code.poison_rows import LeftOutRows, Tolerance
 from rekindle_store import store_files
 from rekindle_store.checkpoint_records import Kind, file_name
 
-__all__ = [
-    "checkpoint_file",
-    "counts",
-    "program_bytes",
-    "program_digest",
-    "stored_frames",
-    "work",
-]
-
 
 def counts(item: dict[str, Any], epoch: int) -> bool:
     """Whether an epoch's output is wanted; otherwise it is only made again for those who read."""

@@ -13,8 +13,6 @@ Pure: measured times are given.
 
 from dataclasses import dataclass
 
-__all__ = ["PIECE_EPOCHS_FIRST", "PIECE_EPOCHS_MAX", "CatchUpBatching"]
-
 PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX = 8, 64
 # of what is known, with each further job
 KEPT = 0.8

@@ -9,8 +9,6 @@ it would be behind for minutes.
 
 from dataclasses import dataclass
 
-__all__ = ["CatchUpThrottle"]
-
 SLOWED_MAX = 0.1
 REST_FIRST, REST_MAX = 0.25, 4.0
 # Epochs that are caught up in the time of one, at least, however slow the live ones are.

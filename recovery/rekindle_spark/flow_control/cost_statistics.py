@@ -23,8 +23,6 @@ from rekindle_spark.flow_control import partition_costs
 from rekindle_spark.flow_control.partition_costs import PartitionCosts
 from rekindle_spark.jobs.job_runner import Result
 
-__all__ = ["CostStatistics"]
-
 WINDOW_SECONDS = 5.0
 SETTLED_WINDOWS = 2
 CALIBRATION_WINDOWS_MAX = 24

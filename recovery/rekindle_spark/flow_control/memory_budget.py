@@ -19,17 +19,6 @@ from typing import Any
 
 from rekindle_spark.flow_control.catch_up_batching import PIECE_EPOCHS_MAX
 
-__all__ = [
-    "EASED",
-    "TIGHT",
-    "TIGHT_SHARE",
-    "Change",
-    "MemoryBudget",
-    "MemoryReading",
-    "Portion",
-    "readings",
-]
-
 TIGHT, EASED = "memory-tight", "memory-eased"
 TIGHT_SHARE = 0.8
 # Of the budget. Where work takes less, smaller epochs would cost time and free nothing.

@@ -13,8 +13,6 @@ from rekindle_spark.flow_control.memory_budget import MemoryReading
 from rekindle_spark.jobs.job_runner import Result
 from rekindle_spark.pipeline.program import Program
 
-__all__ = ["heed", "refuse"]
-
 STATES_SHOWN = 3
 REMEDY = (
     "give hosts more memory (runtime.host_memory_mib_max, or spark.executor.memoryOverhead), "

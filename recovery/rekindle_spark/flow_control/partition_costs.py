@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 from rekindle_spark.pipeline.program import Program
 
-__all__ = ["PartitionCosts", "calibrated"]
-
 Name = TypeVar("Name")
 
 SMOOTHING = 0.5

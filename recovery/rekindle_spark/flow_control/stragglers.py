@@ -22,8 +22,6 @@ from statistics import median
 
 from rekindle_spark.jobs.stage_timing import TaskTiming
 
-__all__ = ["Epoch", "Stragglers"]
-
 # A task is late that takes so many times what those of the others take, by their median.
 LATE_FACTOR = 3.0
 # Of the time of an epoch, what late tasks must have taken so that it counts as held up; and above

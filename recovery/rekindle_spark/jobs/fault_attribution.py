@@ -19,8 +19,6 @@ from rekindle_spark.jobs.job_results import Death
 from rekindle_spark.jobs.suspect_partitions import SuspectedEpoch
 from rekindle_spark.user_code import watchdog
 
-__all__ = ["hold_back", "note_deaths", "note_passed", "restart"]
-
 
 def note_deaths(application: DriverContext, reports: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Suspect the partitions on which hosts have died; returns their chains by executor."""

@@ -17,8 +17,6 @@ from typing import Any
 
 from rekindle_spark.executor.job_activity import Signs
 
-__all__ = ["Idle", "Watch", "owing"]
-
 # Jobs that are shorter are not looked at, and others how often.
 SHORT_SECONDS, LOOK_SECONDS = 3.0, 1.0
 

@@ -19,8 +19,6 @@ from rekindle_spark.spark import spark_gateway
 from rekindle_spark.user_code import watchdog
 from rekindle_spark.user_code.watchdog import Noted
 
-__all__ = ["Death", "Result", "counted", "deaths", "judge", "outcomes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Death:

@@ -21,8 +21,6 @@ from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.jobs.link_health import Link
 from rekindle_spark.spark.spark_gateway import Read, Task
 
-__all__ = ["Specification", "made_again", "reachable", "roll_call", "specify", "together"]
-
 Ranges = Mapping[int, tuple[int, int]]
 
 

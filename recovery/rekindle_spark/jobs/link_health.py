@@ -14,8 +14,6 @@ others at their far ends: it is most likely at fault. Takes values and returns v
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["FORGOTTEN_SECONDS", "Link", "Links"]
-
 # A reader and its peer: executors.
 Link = tuple[str, str]
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TaskTiming", "longest", "stages"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:

@@ -20,8 +20,6 @@ from typing import Any
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code import watchdog
 
-__all__ = ["SuspectedEpoch", "Suspects"]
-
 DEATHS_KNOWN_MAX = 1_000
 
 

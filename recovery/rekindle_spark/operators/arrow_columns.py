@@ -15,27 +15,6 @@ from numpy.typing import NDArray
 from rekindle.model.errors import ColumnError
 from rekindle_spark.user_code import argument_checks
 
-__all__ = [
-    "Integers",
-    "Mask",
-    "batch",
-    "canonical",
-    "check_cases",
-    "check_columns",
-    "check_event_time",
-    "check_keys",
-    "check_names",
-    "check_no_nanoseconds",
-    "check_schema",
-    "comparable",
-    "has_integers",
-    "integers",
-    "python_values",
-    "take",
-    "valid",
-    "whole",
-]
-
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 INT64_MIN = np.int64(-(2**63))

@@ -16,8 +16,6 @@ import pyarrow.types as kinds
 
 from rekindle_spark.user_code import argument_checks
 
-__all__ = ["check", "column", "converted", "differ_in_layout", "plain", "plain_field"]
-
 # Extension types that every process knows by itself.
 KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
 

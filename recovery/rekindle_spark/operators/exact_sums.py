@@ -16,19 +16,6 @@ from rekindle_spark.operators import grouping
 from rekindle_spark.operators.arrow_columns import Integers
 from rekindle_spark.operators.grouping import RowGroups
 
-__all__ = [
-    "SIGNED",
-    "UNSIGNED",
-    "WIDE_DECIMAL",
-    "Overflow",
-    "decimals",
-    "over_column",
-    "over_counts",
-    "quotients",
-    "unscaled",
-    "whole_numbers",
-]
-
 INT64_MAX = 2**63 - 1
 LOWER = np.int64(2**32 - 1)
 # Columns in which nothing has gone over are kept for the next: with 256 of five sums 10 MiB.

@@ -16,18 +16,6 @@ import pyarrow.types as kinds
 from rekindle_spark.operators import arrow_columns
 from rekindle_spark.operators.arrow_columns import Integers, Mask
 
-__all__ = [
-    "Ordered",
-    "RowGroups",
-    "add",
-    "add_all",
-    "expand",
-    "extreme",
-    "group",
-    "order_values",
-    "sort_rows",
-]
-
 CODE_MAX = 2**62
 INT64_MAX = 2**63 - 1
 # A table of so many places for each row is filled sooner than a hash table.

@@ -26,8 +26,6 @@ from rekindle_spark.operators.row_hash import Hashes
 from rekindle_spark.operators.watermarks import TIMESTAMP
 from rekindle_spark.user_code import argument_checks
 
-__all__ = ["IntervalJoin", "JoinState", "Side"]
-
 EVENT_TIME = "event_time"
 CHUNKS_MAX = 8
 

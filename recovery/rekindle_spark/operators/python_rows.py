@@ -15,8 +15,6 @@ import pyarrow.types as kinds
 
 from rekindle_spark.operators import arrow_columns
 
-__all__ = ["Rows", "Value", "are_exact", "as_dicts", "tuples", "typed"]
-
 Value = tuple[Any, ...]
 Rows = list[dict[str, Any]]
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from rekindle_spark.operators import row_hash, state_tables
 
-__all__ = ["redistributed"]
-
 LATE_ROWS = "late_rows"
 
 

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from rekindle_spark.operators import arrow_columns
 from rekindle_spark.operators.arrow_columns import Integers
 
-__all__ = ["HASH_VERSION", "Hashes", "hashes", "partition_of", "split", "split_batch"]
-
 Hashes = NDArray[np.uint64]
 HASH_VERSION = 1
 NULL_HASH = np.uint64(0x9AE16A3B2F90404F)

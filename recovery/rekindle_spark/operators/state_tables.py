@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from rekindle_spark.operators.arrow_columns import Integers, Mask
 
-__all__ = ["concatenate", "dump_scalars", "load_scalars", "select_rows"]
-
 
 def concatenate(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables of one schema below one another, in one chunk per column."""

@@ -21,6 +21,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,9 @@ from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMA
 from rekindle_spark.user_code import argument_checks, code_locations
 from rekindle_spark.user_code.poison_rows import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
-__all__ = ["Emitted", "KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
-
-
 Emitted = Mapping[str, Any] | tuple[Any, ...]
+# What `handle` mostly returns; asked for each key, and an abstract class answers slowly.
+ROWS_TYPES = (GeneratorType, list, tuple)
 
 
 class ValueState:
@@ -291,7 +291,7 @@ class KeyedStateful:
         rows = due.as_rows(due.cells[slice(*span)])
         try:
             given = self.operator.handle(key, rows, state)
-            if type(given) is not list:
+            if type(given) not in ROWS_TYPES:
                 given = self._rows_of(given)
             for row in given:
                 if isinstance(row, tuple) and len(row) == width:

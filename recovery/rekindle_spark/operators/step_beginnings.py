@@ -12,8 +12,6 @@ from typing import Any
 from rekindle_spark.operators.joins import IntervalJoin
 from rekindle_spark.operators.windows import WindowAggregate
 
-__all__ = ["initial_from", "kept_from", "new_from"]
-
 
 def initial_from(operator: Any, moment: int) -> Any:
     """The state of a step that is new, and whose rows are whole from an event time in microseconds

@@ -14,8 +14,6 @@ from rekindle_spark.operators.arrow_columns import Integers, Mask
 from rekindle_spark.operators.watermarks import FINAL_WATERMARK
 from rekindle_spark.user_code import argument_checks
 
-__all__ = ["Top", "TopState"]
-
 RANK = "rank"
 COUNT_MAX = 1_000_000
 

@@ -14,8 +14,6 @@ from rekindle_spark.operators import arrow_columns, state_tables
 from rekindle_spark.operators.arrow_columns import Integers
 from rekindle_spark.user_code.poison_rows import Sieve
 
-__all__ = ["places"]
-
 
 def places(rows: pa.Table, due: Integers, sieve: Sieve | None, error: Exception) -> Integers:
     """The places in `due`, of rows, without those that cannot be read, which become dead letters.

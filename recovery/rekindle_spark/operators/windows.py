@@ -26,8 +26,6 @@ from rekindle_spark.operators.watermarks import (
 )
 from rekindle_spark.user_code import argument_checks
 
-__all__ = ["WindowAggregate", "WindowState"]
-
 PANE = "#pane"
 
 

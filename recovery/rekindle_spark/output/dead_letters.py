@@ -21,8 +21,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.store.checkpoint_store import StoreHistory
 from rekindle_spark.user_code.poison_rows import ENDING, LeftOutRows
 
-__all__ = ["read_back", "take_in"]
-
 Choices = dict[tuple[int, int], dict[str, LeftOutRows]]
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.store.commit_summary import CommitSummary
 
-__all__ = ["LateCounts"]
-
 # Late rows count as begun again when a step has had none for so long.
 QUIET_SECONDS = 60.0
 

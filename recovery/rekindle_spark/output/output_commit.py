@@ -15,8 +15,6 @@ from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.store.checkpoint_store import StoreHistory
 
-__all__ = ["marks", "publish", "read_back"]
-
 
 def publish(application: DriverContext, record: Mapping[str, Any]) -> None:
     """Write a commit record, take it in, and tell of it in the events.

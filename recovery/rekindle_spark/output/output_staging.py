@@ -16,16 +16,6 @@ from rekindle_spark.output import output_commit
 from rekindle_spark.store.checkpoint_store import StoreHistory
 from rekindle_spark.store.commit_summary import CommitSummary
 
-__all__ = [
-    "is_unordered",
-    "publish",
-    "publish_all",
-    "publishable",
-    "stage",
-    "unpublished",
-    "without_committed",
-]
-
 
 def is_unordered(application: DriverContext) -> bool:
     """Whether an epoch that was run unordered has yet to count."""

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from rekindle.model.errors import RunError
 
-__all__ = ["differing"]
-
 WHAT = "gave another output when it ran again on the same input"
 REMEDY = "take clocks, random numbers and unordered data out of its function"
 

@@ -17,8 +17,6 @@ from rekindle_spark.user_code import argument_checks
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
-__all__ = ["SinkFiles", "check_schema", "is_writable"]
-
 # What pyarrow raises for rows or types that Parquet cannot hold.
 UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
 

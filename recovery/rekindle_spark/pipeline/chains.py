@@ -15,8 +15,6 @@ from rekindle_spark.pipeline import late_outputs
 from rekindle_spark.pipeline.steps import Step
 from rekindle_spark.user_code.poison_rows import ENDING
 
-__all__ = ["Chain", "Edge", "branch_name", "is_branch"]
-
 BRANCH = "~branch"
 
 

@@ -21,8 +21,6 @@ from rekindle_spark.pipeline.steps import LATE_COLUMNS, Step
 from rekindle_spark.user_code import argument_checks
 from rekindle_store.committed_files import LATE, LATE_SIDES
 
-__all__ = ["InTime", "check_names", "names", "separate"]
-
 
 @dataclass(slots=True)
 class InTime:

@@ -18,8 +18,6 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Step
 from rekindle_spark.user_code import code_locations
 
-__all__ = ["pack", "unpack"]
-
 DEPTH_MAX = 8
 REMEDY = (
     "make it inside the function when it is first needed, or pass what it is made from; "

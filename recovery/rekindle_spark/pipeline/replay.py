@@ -25,8 +25,6 @@ from rekindle_spark.operators.watermarks import EARLIEST, LATEST, TIMESTAMP, dur
 from rekindle_spark.pipeline.source_files import SourceFile
 from rekindle_spark.user_code import argument_checks
 
-__all__ = ["Replay"]
-
 ROW_GROUPS_CACHED_MAX = 16
 
 

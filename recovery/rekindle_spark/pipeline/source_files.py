@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 
 from rekindle.model.errors import InputError, first_line
 
-__all__ = ["Identity", "SourceFile"]
-
 # All of a small file counts; of a large one both ends, the end with the places and the extremes of
 # all its columns, and stretches in between.
 STRETCH_BYTES, STRETCHES = 1 << 18, 64

@@ -29,8 +29,6 @@ from rekindle_spark.operators import (
 )
 from rekindle_spark.user_code import argument_checks, poison_rows
 
-__all__ = ["Pipeline", "Source", "Step", "Stream", "count", "largest", "mean", "smallest", "total"]
-
 TableFunction = Callable[[pa.Table], pa.Table]
 MaskFunction = Callable[[pa.Table], Any]
 COST_HINT_MIN, COST_HINT_MAX = 0.01, 10_000

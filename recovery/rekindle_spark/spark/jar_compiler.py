@@ -21,8 +21,6 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError, RunError
 
-__all__ = ["Jar"]
-
 JAVA_VERSION = 17
 MANIFEST = "META-INF/MANIFEST.MF"
 # The earliest moment that a zip can hold: file times would make every build different.

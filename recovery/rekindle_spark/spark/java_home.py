@@ -12,8 +12,6 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 
-__all__ = ["find", "read_version"]
-
 VERSION_MIN = 17
 VERSION_SECONDS_MAX = 60.0
 

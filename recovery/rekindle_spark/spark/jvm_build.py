@@ -18,8 +18,6 @@ from pathlib import Path
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_spark.spark.jar_compiler import Jar
 
-__all__ = ["build", "is_current", "main", "path", "spark_libraries"]
-
 FOLDER = Path(__file__).parent / "jvm"
 JAR = FOLDER / "rekindle-exchange.jar"
 

@@ -18,9 +18,6 @@ from pyspark import SparkConf, SparkContext
 from rekindle.model.errors import RunError
 from rekindle_spark.spark import java_home, spark_master
 
-__all__ = ["ExecutorSeen", "Job", "Read", "SparkGateway", "Task", "without_room"]
-
-
 PLUGIN = "rekindle.HostPlugin"
 SIGNS_SECONDS = 1.0
 PLUGINS = "spark.plugins"

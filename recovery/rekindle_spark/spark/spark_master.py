@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from rekindle.model.errors import InputError, RunError
 
-__all__ = ["await_answer", "check", "is_kubernetes"]
-
 STANDALONE = re.compile(r"spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*")
 KUBERNETES = re.compile(r"k8s://\S+")
 ANSWER_SECONDS_MAX = 12.0

@@ -39,16 +39,6 @@ from rekindle_spark.store.store_retry import StoreRetry
 from rekindle_spark.store.user_requests import UserRequests
 from rekindle_store import checkpoint_records, commit_log, commit_segments, store_files
 
-__all__ = [
-    "DRAIN_REQUEST",
-    "FINISH_REQUEST",
-    "RATE_REQUEST",
-    "REQUESTS",
-    "SAVEPOINT_REQUEST",
-    "CheckpointStore",
-    "StoreHistory",
-]
-
 DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST = "drain", "finish", "savepoint"
 # While it is there, a rate that is calibrated stays as it is.
 RATE_REQUEST = "hold-rate"

@@ -18,8 +18,6 @@ from rekindle_spark.checkpoint import restore_points
 from rekindle_store import checkpoint_records
 from rekindle_store.committed_files import DEAD_LETTERS
 
-__all__ = ["CommitSummary", "Late", "Reached"]
-
 Record = Mapping[str, Any]
 Places = tuple[list[int], list[int]]
 

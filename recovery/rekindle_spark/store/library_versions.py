@@ -15,8 +15,6 @@ from rekindle_spark.store.commit_summary import CommitSummary
 from rekindle_store import commit_log
 from rekindle_store.store_files import Files
 
-__all__ = ["check", "installed"]
-
 LIBRARIES = ("polars", "pyarrow")
 
 

@@ -25,8 +25,6 @@ from rekindle.model.errors import DamagedError, RunError
 from rekindle_store import commit_log, commit_segments
 from rekindle_store.store_files import Files
 
-__all__ = ["SegmentWriter"]
-
 # Between two segments: an old store with a million records is not put together at once.
 PAUSE_SECONDS = 5.0
 # Of a file that a process was killed at; who lives is not at one for so long.

@@ -11,8 +11,6 @@ from typing import TypeVar
 
 from rekindle.model.errors import RunError
 
-__all__ = ["StoreRetry"]
-
 RETRY_SECONDS = 0.5
 
 Result = TypeVar("Result")

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from rekindle_store import store_files
 from rekindle_store.store_files import Files
 
-__all__ = ["UserRequests"]
-
 # Seconds between two looks at least: a user waits for no less.
 LOOK_SECONDS_MIN = 1.0
 

@@ -36,8 +36,6 @@ from rekindle_spark.user_code.poison_rows import Tolerance
 from rekindle_spark.user_code.watchdog import Watchdog
 from rekindle_store.transfers import Moved, unwatched
 
-__all__ = ["PipelineResult", "run", "run_pipeline"]
-
 EPOCHS_MAX = 10_000
 # How many rows are taken of a pipeline's own sources, which may have no end.
 OWN_ROWS_MAX = 10_000

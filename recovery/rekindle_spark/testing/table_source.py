@@ -13,8 +13,6 @@ import pyarrow as pa
 from rekindle_spark.operators import arrow_columns, watermarks
 from rekindle_spark.user_code import argument_checks
 
-__all__ = ["TableSource", "check_times", "table_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class TableSource:

@@ -12,18 +12,6 @@ from typing import Any, NoReturn
 
 from rekindle.model.errors import InputError
 
-__all__ = [
-    "check_kind",
-    "check_list",
-    "check_not_async",
-    "check_number",
-    "check_whole",
-    "is_number",
-    "place",
-    "refuse",
-    "shown",
-]
-
 # Names become folders and files, with suffixes, on whatever the nodes share.
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
 SHOWN_LENGTH_MAX = 60

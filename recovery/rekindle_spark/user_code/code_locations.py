@@ -15,18 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 from types import FunctionType, MethodType
 
-__all__ = [
-    "Stopped",
-    "defined_at",
-    "function_of",
-    "is_own_file",
-    "is_users_file",
-    "place",
-    "raised_at",
-    "shown_file",
-    "shown_from",
-]
-
 NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 INSTALLED = ("site-packages", "dist-packages")
 # Where Rekindle's packages are. In a clone that is among no installed libraries.

@@ -22,21 +22,6 @@ from rekindle_spark.user_code import code_locations
 from rekindle_spark.user_code.watchdog import EndedProcess, Watchdog
 from rekindle_store.committed_files import DEAD_LETTERS
 
-__all__ = [
-    "COLUMNS",
-    "ENDING",
-    "KEYS_NOTED",
-    "MEND",
-    "STRICT",
-    "USERS_ERRORS",
-    "LeftOutRows",
-    "Sieve",
-    "Tolerance",
-    "attempt",
-    "is_passed_on",
-    "raised",
-]
-
 # The output of a step's dead letters has the step's name with this behind; its rows have these
 # columns behind those of the step's input.
 ENDING = DEAD_LETTERS

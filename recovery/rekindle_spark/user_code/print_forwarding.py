@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-__all__ = ["PREFIX", "ForwardingFile", "add", "at", "install", "show", "taken"]
-
 # Of a request, and of what the driver shows of one job; a function may print for each row.
 LINES_MAX = 100
 CHARACTERS_MAX = 500

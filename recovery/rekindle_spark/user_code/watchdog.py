@@ -20,19 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = [
-    "SIZE",
-    "Clock",
-    "EndedProcess",
-    "Noted",
-    "Watchdog",
-    "described",
-    "mapped",
-    "part_seconds",
-    "read",
-    "used_bytes",
-]
-
 # Partition, epoch, number of the call in them, thread, signs of progress, limits in seconds and in
 # bytes, step: names have at most 100 ASCII characters. HostWatch.java reads it too.
 LAYOUT = struct.Struct(">iqqiqdq100s")

@@ -23,8 +23,6 @@ from rekindle_operator.kubectl.plugin_options import (
 )
 from rekindle_operator.kubectl.resource_kinds import CLASSES, POLICIES, RECOVERIES
 
-__all__ = ["approve"]
-
 MANAGER = "kubectl-rekindle-approve"
 
 

@@ -22,8 +22,6 @@ from rekindle_operator.kubectl.plugin_options import (
 )
 from rekindle_operator.provisioning.providers import pending_pods
 
-__all__ = ["explain"]
-
 # In these an executor that has no node may be what is waited for.
 WAITING = ("AwaitingDriver", "Recovering")
 COLUMNS = ("QUERY", "PRIORITY", "LOST", "PLANNED", "BACK", "OUT", "WAITS")

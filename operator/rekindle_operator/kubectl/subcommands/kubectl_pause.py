@@ -21,8 +21,6 @@ from rekindle_operator.kubectl.plugin_options import (
     Target,
 )
 
-__all__ = ["MANAGER", "Policy", "pause", "place"]
-
 MANAGER = "kubectl-rekindle-pause"
 Policy = Annotated[
     str | None, typer.Option("--policy", help="The policy.", show_default="the only one")

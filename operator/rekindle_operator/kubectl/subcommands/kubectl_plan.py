@@ -22,8 +22,6 @@ from rekindle_operator.kubectl.plugin_options import (
 )
 from rekindle_operator.kubectl.wait_text import WaitOutlook
 
-__all__ = ["plan"]
-
 COLUMNS = ("QUERY", "PRIORITY", "OUT", "REASON", "WHY")
 
 

@@ -34,8 +34,6 @@ from rekindle_operator.preflight.preflight_findings import (
 )
 from rekindle_operator.preflight.subjects.environment import policies_of
 
-__all__ = ["preflight"]
-
 STYLES = {
     PreflightSeverity.ERROR: "red",
     PreflightSeverity.WARNING: "yellow",

@@ -25,8 +25,6 @@ from rekindle_operator.kubectl.plugin_options import (
     Target,
 )
 
-__all__ = ["priority"]
-
 COLUMNS = ("QUERY", "PRIORITY", "UNTIL", "SET BY")
 
 

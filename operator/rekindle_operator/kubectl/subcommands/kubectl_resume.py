@@ -19,8 +19,6 @@ from rekindle_operator.kubectl.plugin_options import (
 )
 from rekindle_operator.kubectl.subcommands.kubectl_pause import MANAGER, Policy, place
 
-__all__ = ["resume"]
-
 
 def resume(
     policy: Policy = None,

@@ -22,8 +22,6 @@ from rekindle_operator.kubectl.plugin_options import (
 from rekindle_operator.kubectl.resource_kinds import POLICIES, RECOVERIES
 from rekindle_operator.kubectl.status_table import Row, StatusNotice
 
-__all__ = ["status"]
-
 COLUMNS = ("APPLICATION", "POLICY", "PROTECTED", "RECOVERY", "PHASE", "BACK", "AT RISK")
 Read = TypeVar("Read")
 

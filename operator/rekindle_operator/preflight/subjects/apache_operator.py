@@ -18,8 +18,6 @@ from rekindle_operator.preflight.subjects.workloads import (
     unquoted,
 )
 
-__all__ = ["workload"]
-
 Record = Mapping[str, Any]
 ATTEMPTS_DEFAULT = 3
 LABEL_SETTING = "spark.kubernetes.driver.label."

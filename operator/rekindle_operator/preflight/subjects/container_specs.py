@@ -12,8 +12,6 @@ from rekindle_operator.cluster.pods import Role
 from rekindle_operator.preflight.subjects.executor_sizes import QuotaDemand
 from rekindle_operator.preflight.subjects.workloads import Container
 
-__all__ = ["of_pod"]
-
 Record = Mapping[str, Any]
 
 

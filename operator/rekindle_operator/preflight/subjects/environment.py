@@ -16,8 +16,6 @@ from rekindle_operator.policies import policy_selection
 from rekindle_operator.preflight.subjects.executor_sizes import QuotaDemand
 from rekindle_operator.preflight.subjects.workloads import Workload
 
-__all__ = ["DOMAIN_KEY", "PreflightEnvironment", "Quota", "class_of", "policies_of", "quota"]
-
 OFFLINE = "leave --offline out, so that the cluster is asked, or put it into the file"
 DOMAIN_KEY = "topology.kubernetes.io/zone"
 # By resource, the names that a quota may have for it: several may stand in one quota.

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from rekindle.model.errors import InputError
 from rekindle_operator.api import quantities
 
-__all__ = ["NOTHING", "QuotaDemand", "driver_demand", "executor_demand", "executors_wanted"]
-
 MEBIBYTE = 2**20
 EXECUTORS_DEFAULT = 2
 OVERHEAD_MIN_MEBIBYTES = 384

@@ -18,8 +18,6 @@ from rekindle_operator.preflight.subjects.workloads import (
     unquoted,
 )
 
-__all__ = ["workload"]
-
 Record = Mapping[str, Any]
 DRIVER_NAME = "spark.kubernetes.driver.pod.name"
 # Fields of driver and executor with the setting that the operator makes of each.

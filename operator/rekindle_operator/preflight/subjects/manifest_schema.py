@@ -13,8 +13,6 @@ import msgspec
 from rekindle.model.errors import InputError
 from rekindle_operator.cluster.pods import APACHE, KUBEFLOW
 
-__all__ = ["check"]
-
 Record = Mapping[str, Any]
 Scalar = str | int | float | bool | None
 Texts = dict[str, Scalar] | None

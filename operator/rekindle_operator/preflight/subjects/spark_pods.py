@@ -18,8 +18,6 @@ from rekindle_operator.preflight.subjects.executor_sizes import NOTHING, QuotaDe
 from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
 from rekindle_operator.preflight.subjects.workloads import Restart, Workload, is_spread, settings
 
-__all__ = ["command_settings", "conf_map_name", "demand", "properties", "with_pods", "workload"]
-
 CONF_VOLUMES = ("spark-conf-volume-driver", "spark-conf-volume")
 ENDED_PHASES = ("Succeeded", "Failed")
 # Whoever owns a driver's pod and makes another one in its place.

@@ -11,8 +11,6 @@ from typing import Any
 
 from rekindle_operator.cluster.pods import Role
 
-__all__ = ["ON_DEMAND", "MountedClaim", "of_pod_spec", "of_settings"]
-
 ON_DEMAND = "OnDemand"
 _SETTING = re.compile(
     r"spark\.kubernetes\.(driver|executor)\.volumes\.persistentVolumeClaim\."

@@ -13,8 +13,6 @@ from rekindle_operator.cluster.pods import Role, Sidecar
 from rekindle_operator.preflight.subjects.executor_sizes import NOTHING, QuotaDemand
 from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
 
-__all__ = ["Container", "Restart", "Restarts", "Workload", "is_spread", "settings", "unquoted"]
-
 Record = Mapping[str, Any]
 # What maps text to text, whatever has it.
 TEXTS = ("labels", "annotations", "matchLabels", "nodeSelector", "sparkConf", "hadoopConf")

@@ -14,19 +14,6 @@ from rekindle_operator.provisioning.providers.provider_base import ProviderInput
 from rekindle_operator.provisioning.provisioning_actions import Mark
 from rekindle_operator.provisioning.request_ledger import ReplicaStep
 
-__all__ = [
-    "MACHINE",
-    "arrived",
-    "foreign_marks",
-    "mark",
-    "marked",
-    "newest",
-    "of",
-    "own_mark",
-    "spare",
-    "unmark",
-]
-
 MACHINE = ObjectKind("cluster.x-k8s.io/v1beta2", "Machine", "machines")
 DELETE_FIRST = "cluster.x-k8s.io/delete-machine"
 

@@ -30,8 +30,6 @@ from rekindle_operator.provisioning.providers.provider_base import ProviderInput
 from rekindle_operator.provisioning.provisioning_actions import Action, Mark, SetReplicas
 from rekindle_operator.provisioning.request_ledger import ReplicaStep, Slot
 
-__all__ = ["MACHINE_DEPLOYMENT", "MachineDeployments"]
-
 MACHINE_DEPLOYMENT = ObjectKind(
     "cluster.x-k8s.io/v1beta2", "MachineDeployment", "machinedeployments"
 )

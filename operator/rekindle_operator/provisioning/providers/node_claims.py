@@ -37,8 +37,6 @@ from rekindle_operator.provisioning.providers.provider_base import (
 from rekindle_operator.provisioning.provisioning_actions import Action, Create, delete
 from rekindle_operator.provisioning.request_ledger import LIVE, Slot
 
-__all__ = ["NODE_CLAIM", "NodeClaims"]
-
 NODE_CLAIM = ObjectKind("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
 # Labels that NodeClaims may not require anything of: each node has its own.
 REFUSED_KEYS = (HOSTNAME,)

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.cluster.json_access import Body, condition, moment, text
 
-__all__ = ["describe"]
-
 REASONS_MAX = 3
 REASON_LENGTH_MAX = 150
 

@@ -24,19 +24,6 @@ from rekindle_operator.provisioning.node_demand import NodeDemand
 from rekindle_operator.provisioning.provisioning_actions import Action
 from rekindle_operator.provisioning.request_ledger import COMING, Note, ReplicaStep, Slot, Stage
 
-__all__ = [
-    "APPLICATION_ANNOTATION",
-    "CLASS_ANNOTATION",
-    "RECOVERY_ANNOTATION",
-    "UID_ANNOTATION",
-    "ProviderInput",
-    "ProviderKind",
-    "Seen",
-    "Tally",
-    "adopted",
-    "metadata",
-]
-
 REQUEST_ANNOTATION = f"{GROUP}/request"
 REASON_ANNOTATION = f"{GROUP}/reason"
 NODES_ANNOTATION = f"{GROUP}/nodes"

@@ -27,8 +27,6 @@ from rekindle_operator.provisioning.providers.provider_base import (
 from rekindle_operator.provisioning.provisioning_actions import Action, Create, delete
 from rekindle_operator.provisioning.request_ledger import Slot
 
-__all__ = ["POD_TEMPLATE", "PROVISIONING_REQUEST", "ProvisioningRequests"]
-
 POD_TEMPLATE = ObjectKind("v1", "PodTemplate", "podtemplates")
 PROVISIONING_REQUEST = ObjectKind(
     "autoscaling.x-k8s.io/v1", "ProvisioningRequest", "provisioningrequests"
