@@ -1,4 +1,4 @@
-"""The pure core: what failed, what fits, what comes back first.
+"""The pure core: classifies failures, and decides which queries come back where.
 
 No clock, no chance, no Spark: values in, values out. Runtime and shells stand on it.
 

@@ -1,4 +1,4 @@
-"""The command line `rekindle`: what users of a pipeline, a store or a coordinator type.
+"""The command line `rekindle`, for users of a pipeline, a store or a coordinator.
 
 Nothing of the product imports this package. It imports neither the local cluster nor the
 laboratory: their commands join by the entry points `rekindle.commands`.

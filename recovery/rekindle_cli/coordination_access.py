@@ -1,4 +1,4 @@
-"""What the commands that speak to the coordination store share: options, names, people's orders.
+"""The shared part of commands for the coordination store: options, names, people's orders.
 
 Commands call it. Names of applications and queries that there are not are refused with near ones;
 orders are changed only as they were read.

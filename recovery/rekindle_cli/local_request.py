@@ -1,4 +1,4 @@
-"""What `rekindle run --local` asks for, checked, and the package that can do it.
+"""Checks the request of `rekindle run --local`, and finds the package that can do it.
 
 The local cluster is a package beside this one that is found by an entry point, for nothing of the
 product imports it.

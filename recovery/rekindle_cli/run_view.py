@@ -1,4 +1,4 @@
-"""What `rekindle run` shows: a calm live table on a terminal, plain lines elsewhere, or JSON lines.
+"""The output of `rekindle run`: a live table on a terminal, plain lines elsewhere, or JSON lines.
 
 It is fed with the driver's events (docs/formats.md) and decides nothing. `commands.run` calls it
 for a cluster that exists, `rekindle_local.local_run` for one on this machine.

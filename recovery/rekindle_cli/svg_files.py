@@ -1,4 +1,4 @@
-"""Pictures that commands draw beside what they print, as SVG files.
+"""Pictures that commands draw beside their output, as SVG files.
 
 What takes minutes is checked before it begins. `simulate` and `study_figures` call it.
 """

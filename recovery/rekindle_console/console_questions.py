@@ -1,4 +1,4 @@
-"""What takes too long for a thread beside the deciding one: explanations and rehearsals.
+"""Answers that take too long for the deciding thread: explanations and simulations.
 
     question ──► a process of its own, with a low priority ──► answer
 

@@ -1,4 +1,4 @@
-"""What the console shows states from: a protocol, and the values that go over it.
+"""The source of the console's data: a protocol, and the values that it returns.
 
 A coordinator and an operator implement it, and whoever else has cases and reports. The console
 calls it on a thread of its own, never on one that decides.

@@ -1,4 +1,4 @@
-"""What a coordinator knows, for its console: cases and reports in memory, plans in the store.
+"""A coordinator's data for its console: cases and reports in memory, plans in the store.
 
 The loop of `rekindle_coordinator.coordinator_loop` goes on while this reads: each value is taken
 whole, and nothing is locked. The store is asked for directives alone, which never change, and once

@@ -1,4 +1,4 @@
-"""The page of failure domains: what the loss of each would stop, and when the rest would be back.
+"""The page of failure domains: the effect of the loss of each, and when the rest would be back.
 
 Shares come from the placement at once. What comes back when is rehearsed, which takes seconds, so
 it may come later (`console_questions`). Values in, values out; the template `forecast.html` shows

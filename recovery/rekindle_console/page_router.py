@@ -1,4 +1,4 @@
-"""From an address to its page: what is known is read, summed up, and rendered.
+"""From an address to its page: data is read, summed up, and rendered.
 
     address ──► reader ──► summaries ──► values of the page ──► fragment
 

@@ -1,4 +1,4 @@
-"""The page of a query: what it waits for, and what would bring it back.
+"""The page of a query: the causes of its waiting, and how it would come back.
 
 Values in, values out; the template `query.html` shows them.
 """

@@ -1,4 +1,4 @@
-"""What a coordinator has decided and what has happened to it, one JSON object per line.
+"""The log of a coordinator: its decisions and events, one JSON object per line.
 
     {"version": 1, "at": ..., "kind": "plan", "generation": 3, "application": "a/b", ...}
 

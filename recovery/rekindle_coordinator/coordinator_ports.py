@@ -1,4 +1,4 @@
-"""What a coordinator asks of the cluster in which applications run, and what it tells there.
+"""The coordinator's interface to the cluster in which applications run.
 
     NodeProvider   who has the machines: says what is certainly gone, gets what is asked for
     Oversight      who holds what people have said elsewhere than in the store: terms of an

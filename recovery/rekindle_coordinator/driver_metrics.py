@@ -1,4 +1,4 @@
-"""What drivers report of themselves, as metrics: lag, age of checkpoints, time of epochs.
+"""Drivers' reports as metrics: lag, age of checkpoints, time of epochs.
 
 Worked out when somebody asks, on the thread that answers: a thousand applications with fifty
 queries each would hold up the thread that decides. Both replicas of an operator have them.

@@ -1,4 +1,4 @@
-"""What an application's records say to a person: read here, judged by `rekindle.coordination`.
+"""Reads an application's records for people; `rekindle.coordination` judges them.
 
 Reads the same records as a coordinator does, and writes none. `rekindle status` and `rekindle
 explain` call it, the operator for plans alone.

@@ -1,4 +1,4 @@
-"""The cluster's half of a coordinator's provider: says what runs, and brings what is asked for.
+"""The cluster's half of a coordinator's provider: lists running nodes, and starts requested ones.
 
     cluster ──workers──► nodes.json ──► coordinator
     demo    ──driver───► driver.json       │

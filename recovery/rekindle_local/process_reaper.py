@@ -1,4 +1,4 @@
-"""The watcher: a small process that ends what a cluster started when its owner is gone.
+"""The watcher: a small process that ends a cluster's processes when their owner is gone.
 
 An owner that is killed (SIGKILL, SIGTERM, the out-of-memory killer) runs no clean-up of its own,
 and a worker's executors would outlive a signal on the death of their parent. So the watcher holds

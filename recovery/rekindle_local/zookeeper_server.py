@@ -1,4 +1,4 @@
-"""One server of a local ZooKeeper: its configuration, its command line, and what it answers.
+"""One server of a local ZooKeeper: its configuration, its command line, and its answers.
 
 It comes from the jars of the pyspark wheel. This module starts nothing and holds no port;
 local_zookeeper.py does, its caller.

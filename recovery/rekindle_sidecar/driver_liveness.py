@@ -1,4 +1,4 @@
-"""Whether the driver is there, by what was heard of it.
+"""Decides whether the driver is there, from its requests.
 
     heard of ──no connection for `PARTED_SECONDS`, or silent for the contact time──► away
         ▲                                                                             │

@@ -1,4 +1,4 @@
-"""Requests that are not taken: HTTP status, cause, and the body that says where, what and why.
+"""Refused requests: HTTP status, cause, and a body with place, fault and remedy.
 
 The cause is one word, the same in log and metrics. Raised by `sidecar_session` and `http_api`,
 which turns them into answers.

@@ -1,4 +1,4 @@
-"""What a sidecar is started with.
+"""The options of a sidecar.
 
 The command line fills it in, `sidecar_process` follows it.
 """

@@ -1,4 +1,4 @@
-"""What a request of the driver does: the sidecar's memory, without HTTP and without the store.
+"""Handles the driver's requests in the sidecar's memory, without HTTP and without the store.
 
     no handshake ──handshake──► generation G ──handshake of G+1──► generation G+1
                                      │

@@ -1,4 +1,4 @@
-"""What the record of a global checkpoint says: the files that it needs, and where a start begins.
+"""The record of a global checkpoint: the files that it needs, and where a start begins.
 
 Goes by the names in the record, not by a program, so that who checks or copies a store needs no
 pipeline. The driver's bookkeeping is `rekindle_spark.checkpoint.restore_points`. Format:

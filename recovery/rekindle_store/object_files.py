@@ -1,4 +1,4 @@
-"""Files of a store on S3, or on what speaks as it does: objects, whole under their names or absent.
+"""Files of a store on S3 or a compatible server: objects, complete under their names or absent.
 
 A put object is there for good. One that must not be there yet is put on the condition that it is
 not (`If-None-Match: *`), so of two writers the server takes one. What the library raises becomes

@@ -1,4 +1,4 @@
-"""What the environment says of an S3 server, as options of the client, or refused by name.
+"""Settings of an S3 server from the environment, as options of the client, or refused by name.
 
 Variables that come out of files and Secrets often end with a line break, which no header may have:
 blanks around a value are left out. What cannot be meant is refused here, before anything is sent;

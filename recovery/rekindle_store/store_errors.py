@@ -1,4 +1,4 @@
-"""Errors of a whole store as sentences: its place, what is wrong with it, and the remedy.
+"""Errors of a whole store as sentences: place, fault and remedy.
 
 `store_files` asks before a store is written, `store_readers` while one is read. A disk, S3 and HDFS
 number their errors alike: object_files.py says what each number means.

@@ -1,4 +1,4 @@
-"""Files of a store, on a disk or in an object store: what can be done with them is the same.
+"""Files of a store, on a disk or in an object store, with the same operations.
 
     /shared/store, file:///shared/store    local_files: a folder that all nodes share
     s3://BUCKET/PREFIX                     object_files: the environment says where its server is

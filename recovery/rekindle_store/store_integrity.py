@@ -1,4 +1,4 @@
-"""Whether all that a checkpoint store must have is there, and is what was written.
+"""Checks that all files of a checkpoint store are there and unchanged.
 
     generations ─► commit log ─► output files ─► branches ─► checkpoints, states, input ─► offsets
 

@@ -1,4 +1,4 @@
-"""What readers of a checkpoint store share: opening it, and reading ahead.
+"""The shared part of readers of a checkpoint store: opening it, and reading ahead.
 
 To a reader the store is input. So a record that is damaged or of a newer version is an InputError
 here, where it ends a driver with a RunError.

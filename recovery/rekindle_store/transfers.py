@@ -1,4 +1,4 @@
-"""How much of a file has come or gone, told while it is on its way.
+"""Reports how much of a file has been transferred, while it is on its way.
 
 A state may be larger than what a store takes or gives in minutes. So a large file goes in pieces,
 each with a request and a time limit of its own, and whoever waits for it is told of each piece:

@@ -1,4 +1,4 @@
-"""Credentials of the coordination store, and who may read and write what is made with them.
+"""Credentials of the coordination store, and the rights that records are made with.
 
     shared      one line of ASCII, `rekindle`: all rights on all that is made with it
     namespace   made by the operator from its own: the rights of `permissions` in one namespace

@@ -1,4 +1,4 @@
-"""What a namespace may do with each record below `/rekindle/v1`; the operator may do everything.
+"""Rights of a namespace on each record below `/rekindle/v1`; the operator may do everything.
 
     record                            the namespace may
     NAMESPACE                         read

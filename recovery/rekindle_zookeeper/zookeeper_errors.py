@@ -1,4 +1,4 @@
-"""What a caller of the coordination store has to reckon with.
+"""Errors that callers of the coordination store must handle.
 
 Whatever else goes wrong is a RunError that names the record.
 """

@@ -1,4 +1,4 @@
-"""What the custom resources have in common: names, reading, writing.
+"""Reads and writes custom resources: the fields and names that all kinds share.
 
 A resource is a value: identity, spec, and what was written to its status. Unknown fields are
 ignored, so that an older operator reads what a newer one has stored. What a resource is about is

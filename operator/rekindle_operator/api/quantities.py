@@ -1,4 +1,4 @@
-"""Quantities of Kubernetes, and what a pod requests in all.
+"""Quantities of Kubernetes, and the total requests of a pod.
 
 A node's CPU is accounted for as the scheduler does it, so that what others have requested is never
 planned on: effective requests, with init containers, sidecars, overhead, pod-level resources, and

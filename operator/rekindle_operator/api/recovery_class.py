@@ -1,4 +1,4 @@
-"""RecoveryClass as values: what policies may have.
+"""RecoveryClass as values: the limits of policies.
 
 The fields, their defaults and limits are those of crds/recoveryclasses.yaml, which the API server
 holds; a test compares the two. `effective_policy` takes a policy and its class together.

@@ -1,4 +1,4 @@
-"""RecoveryPolicy as values: what a team wants for its applications.
+"""RecoveryPolicy as values: a team's wishes for its applications.
 
 The fields, their defaults and limits are those of crds/recoverypolicies.yaml, which the API server
 holds; a test compares the two. What of it holds is for `effective_policy`, which applications are

@@ -1,4 +1,4 @@
-"""All that is known of the cluster, and what policies and classes mean for its applications.
+"""The view of the cluster, and the effective policy of each application.
 
 The registry joins pods, nodes and SparkApplications; here are policies with their classes, the
 Recovery objects, and what of them cannot be read. Used by the deciding thread alone, which

@@ -1,4 +1,4 @@
-"""What threads that watch tell the one that decides, in the order in which it came.
+"""Events from watching threads to the deciding one, in the order in which they came.
 
 News are small changes to what is known (`cluster_view`), made ready where they arrive, so that the
 deciding thread only carries them out. Nothing is lost or told twice here; the queue is without

@@ -1,4 +1,4 @@
-"""CPU of nodes that is free for an application: what nobody else has requested.
+"""CPU of nodes that is free for an application: CPU that nobody else has requested.
 
 Others' requests count, as the scheduler counts them; what they really use is not known here, and
 may be more where they have no limit. A driver says what its executors may use, and does not know

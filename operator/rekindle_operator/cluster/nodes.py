@@ -1,4 +1,4 @@
-"""What is kept of a Node object: what detection judges by, and the CPU that pods may have.
+"""The kept fields of a Node object: evidence for detection, and the CPU that pods may have.
 
 Who takes how much of it is for `free_capacity`. Pure; the shell calls it with each object of a list
 or a watch.

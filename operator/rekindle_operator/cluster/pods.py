@@ -1,4 +1,4 @@
-"""What is kept of a pod: who it is, whose, where, and how it stands.
+"""The kept fields of a pod: identity, application, node and state.
 
 Never the body: 100,000 of these have to fit, so strings that repeat are shared. Of a pod that has
 to do with Spark `PodSeen` is kept, of any other that lies on a node only what it takes there, for

@@ -1,4 +1,4 @@
-"""What is kept of a SparkApplication, of kubeflow's operator or of apache's.
+"""The kept fields of a SparkApplication, of kubeflow's operator or of apache's.
 
 Both call it `SparkApplication`; only the API group tells them apart, so everything here is by
 group. Nothing is ever written to one. Pure; the shell calls it with each object of a list or a

@@ -1,4 +1,4 @@
-"""Which container of a pod runs Spark: by what Spark does in it, and only then by name and place.
+"""Finds the container of a pod that runs Spark: by its command first, then by name and place.
 
 Spark takes one container of a pod template, under whatever name it has there, and puts it behind
 the others; log shippers and meshes come before it and after it. What Spark adds to its own tells

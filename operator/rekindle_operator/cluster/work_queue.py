@@ -1,4 +1,4 @@
-"""Errands: what takes a while and may fail, done by a few threads, one at a time for each key.
+"""Work items that take a while and may fail: a few threads run them, one at a time for each key.
 
 Whoever decides never waits for the API server: it leaves an errand under a key. An errand left
 again before it was done replaces the one before, so what is done is always the newest. One that

@@ -1,4 +1,4 @@
-"""What may make coordination fail: dangers of the store, of coordinators, of drivers' contact.
+"""Risks of the coordination: the store, the coordinators, the contact of drivers.
 
 A danger is a reason with a sentence, the worst first. `policy_conditions.at_risk` makes the
 condition CoordinationAtRisk of them, for a policy from all of its applications, for a Recovery from

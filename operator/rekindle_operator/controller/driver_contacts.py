@@ -1,4 +1,4 @@
-"""How drivers are in touch, and what may make coordination fail for them.
+"""The contact of each driver with its coordinator, and the risks that follow from it.
 
 Kept from decisions; `coordination_risks` has the words. Used by the deciding thread alone.
 """

@@ -1,4 +1,4 @@
-"""What follows from decisions and verdicts, left as errands: story, executors, nodes, statuses.
+"""Queues the API writes that decisions require: recoveries, executors, nodes, statuses.
 
 Called by the deciding thread only; what it hands on are values. Nothing is left while another
 operator acts, and all of it again by one that begins to: each errand may be repeated.

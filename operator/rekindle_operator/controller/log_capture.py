@@ -1,4 +1,4 @@
-"""What libraries say, as lines of the operator's own log, so that all that a pod says is JSON.
+"""Turns log lines of libraries into lines of the operator's own log, so that all of it is JSON.
 
 kopf, urllib3, kazoo and asyncio write where Python's logging sends it, and threads that end by a
 bug write to standard error. What is no news is left out: that the store comes and goes is told by

@@ -1,4 +1,4 @@
-"""What is counted of the operator, for whoever watches it: on the coordinator's page of metrics.
+"""Metrics of the operator, on the coordinator's page of metrics.
 
 Most of it is read when somebody asks, from what the deciding thread has set last; names and
 meanings are in docs/metrics.md. Healthy is an operator whose loop turns and whose watches have been

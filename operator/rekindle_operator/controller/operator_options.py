@@ -1,4 +1,4 @@
-"""What the operator is started with.
+"""The options of the operator.
 
 `operator_main` fills it in from the command line and the environment; everything else gets values
 from it. What cannot be right is found by `check`, before anything is started.

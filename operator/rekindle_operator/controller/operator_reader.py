@@ -1,4 +1,4 @@
-"""What the operator's console shows: Recovery objects beside what a coordinator knows.
+"""Data of the operator's console: Recovery objects beside the coordinator's state.
 
 A Recovery has more of an incident than the process has seen, and outlives it. `wiring` makes this
 reader; the console calls it on a thread of its own, which takes each value whole.

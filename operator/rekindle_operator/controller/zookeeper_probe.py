@@ -1,4 +1,4 @@
-"""What only asking tells of coordination: which servers of the store serve, and who else is there.
+"""Asks each server of the coordination store whether it serves, and counts the operators.
 
     once a session ──► each server by itself, `srvr` ──► servers that serve
                    ──► our record among the operators', as long as our session lasts ──► operators

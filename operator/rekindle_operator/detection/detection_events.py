@@ -1,4 +1,4 @@
-"""What detection finds, one value per event, each with its reason and a sentence.
+"""Findings of detection, one value per event, each with its reason and a sentence.
 
     (watched) ──suspected──► suspected ──confirmed──► lost, application by application
         ▲                     │    │                    │

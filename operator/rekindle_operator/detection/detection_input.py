@@ -1,4 +1,4 @@
-"""What a round of detection is told, as values, and the rules by which it judges.
+"""Input of a round of detection as values, and its rules.
 
 Reads nothing: a shell makes these from lists, watches and the reports of drivers. It keeps the
 value of a node that has not changed (the same object costs no second look). `node_detector` and

@@ -1,4 +1,4 @@
-"""Which nodes are lost to whom: rounds of detection, and what follows from them.
+"""Runs rounds of detection, and keeps which nodes are lost to which application.
 
     leases, nodes, executors, drivers' words ──► detection ──► lost nodes, sightings, domains
 

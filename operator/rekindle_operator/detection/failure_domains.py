@@ -1,4 +1,4 @@
-"""Failure domains: where a node is, what its domain has lost, and whether to look elsewhere.
+"""Failure domains: the domain of a node, the losses of a domain, and whether to avoid it.
 
 A domain is a label and its value: a zone, a rack. Which labels tell domains apart is the policy's
 choice, in order; a node belongs to the first that it carries. Whether a domain is impaired is

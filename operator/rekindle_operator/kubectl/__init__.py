@@ -1,4 +1,4 @@
-"""The plugin `kubectl rekindle`: what an SRE sees of recoveries, and may say about them.
+"""The plugin `kubectl rekindle`: shows recoveries, and changes how they go on.
 
 It talks to the API server alone, as whoever calls it, and changes three things: priorities and
 `paused` of a RecoveryPolicy, each by server-side apply under a field manager of its own, and

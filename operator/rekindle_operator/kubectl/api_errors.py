@@ -1,4 +1,4 @@
-"""What an answer of the API server means when it is no success, and what to do about it.
+"""Errors of the API server as sentences with a remedy.
 
 Pure: status code and body in, an InputError with place and remedy out. `api_connection` raises it.
 """

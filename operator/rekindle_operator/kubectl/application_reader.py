@@ -1,4 +1,4 @@
-"""Applications and what is around each of them, from objects as the API has them.
+"""Applications and the objects around each of them, read from objects of the API.
 
 Pure. `preflight_reader` and `manifest_reader` fill `ObjectLists`, the command `preflight` asks for
 its subjects.

@@ -1,4 +1,4 @@
-"""What an approval will do, in sentences.
+"""The effects of an approval, in sentences.
 
 Pure; the command `approve` shows it before it approves.
 """

@@ -1,4 +1,4 @@
-"""Which fields of an object a field manager has, as `metadata.managedFields` tells it.
+"""Finds the fields of an object that a field manager owns, from `metadata.managedFields`.
 
 Pure; `priority_entries` and the commands that end a pause ask.
 """

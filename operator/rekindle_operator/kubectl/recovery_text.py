@@ -1,4 +1,4 @@
-"""The story of a recovery in words: what was lost, planned and asked for, what is back, what waits.
+"""A recovery in words: losses, plans, requested nodes, restored and waiting queries.
 
 Pure; the command `explain` shows it. Times are of the moment that is given as now.
 """

@@ -1,4 +1,4 @@
-"""What waits in a recovery, and for what: all that the API's objects say of the next plan.
+"""The queries of a recovery that wait, and the causes, from the API's objects.
 
 What the next plan will be is decided with what each partition costs, as measured, and with the free
 CPU of nodes. Both are in the coordination store and not in the API, so nothing here guesses: it

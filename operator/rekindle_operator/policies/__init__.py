@@ -1,4 +1,4 @@
-"""Policies applied: which applications they select, what holds, and who may recover at once.
+"""Policies applied: selection of applications, effective limits, and concurrent recoveries.
 
 policy_selection      which applications a policy selects, and who holds where several do
 effective_policy      what holds of a policy within its class

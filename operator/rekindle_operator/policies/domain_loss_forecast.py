@@ -1,4 +1,4 @@
-"""What the loss of each failure domain would stop, of an application as it runs now.
+"""The effect of the loss of each failure domain on a running application.
 
 `rekindle forecast` says besides when it would be back; that takes rehearsals, and is not for a
 thread that decides. Pure: `policy_conditions` has the words, the shell asks.

@@ -1,4 +1,4 @@
-"""What holds of a policy within its class, and what the class has narrowed.
+"""The effective policy: a policy within the limits of its class, and the narrowed fields.
 
 A class says what a policy may have, so of two bounds the lower one holds, and of two switches the
 more careful one. The outcome is the core's own policy and whatever else the operator goes by; a

@@ -1,4 +1,4 @@
-"""Preflight: what would keep an application from coming back, told before it is lost.
+"""Preflight: finds obstacles to a recovery before an application is lost.
 
 Pure: manifests, pods and what is around them in, findings out. `rekindle_operator.kubectl` reads
 the cluster and shows the findings.

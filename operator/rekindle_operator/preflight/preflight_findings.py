@@ -1,4 +1,4 @@
-"""What preflight has found: a word, how bad it is, a sentence, and what to do.
+"""A finding of preflight: a word, a severity, a sentence and a remedy.
 
 The words are those of docs/kubectl.md. Decides nothing; the checks make findings, the plugin shows
 them.

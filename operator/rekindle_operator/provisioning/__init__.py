@@ -1,4 +1,4 @@
-"""Replacement nodes: from what the core asks for to objects of whoever has the machines.
+"""Replacement nodes: turns the core's requests into objects of node providers.
 
     demand, standing ──► deciding ──► a note of what is going to be asked for, then the requests
 

@@ -1,4 +1,4 @@
-"""What is there: objects of ours and of the providers, nodes, and which of those are idle.
+"""The present state: objects of ours and of the providers, nodes, and idle nodes.
 
 A shell reads it before each decision, in this order: first the notes, then everything else, each
 from the API server itself and not from a cache (nodes may be older). So an object that a note calls

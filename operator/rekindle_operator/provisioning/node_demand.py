@@ -1,4 +1,4 @@
-"""What is wanted: incidents, what the core has requested for each, and within which limits.
+"""The demand for nodes: incidents, the core's requests for each, and their limits.
 
 Says nothing of how nodes are got. A shell makes a demand for every incident whose requests it
 knows, and for every incident that is over and has something left (`orphan_scan`). An incident

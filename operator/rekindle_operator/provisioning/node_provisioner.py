@@ -1,4 +1,4 @@
-"""Replacement nodes: what is wanted, as the deciding thread last said, and what is done about it.
+"""Carries out the newest demand for replacement nodes.
 
     notes first, then all objects, each from the API server ──► provisioning.decide ──► actions
 

@@ -1,4 +1,4 @@
-"""Names and labels of what we make: whoever asks again for the same asks for the same name.
+"""Names and labels of our objects: the same request always has the same name.
 
 A name is readable in front and certain at its end: a digest of the incident, and the slot's number
 in its note. Pure; notes and providers call it.

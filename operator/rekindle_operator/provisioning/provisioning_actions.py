@@ -1,4 +1,4 @@
-"""What a shell is to do, in this order, for one incident after the other.
+"""Actions for the shell, in their order, for one incident after the other.
 
     Create    an object; that it is there already is success, or, of a note, a conflict
     Replace   a note, if it is still as it was read

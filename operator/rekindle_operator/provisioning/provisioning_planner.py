@@ -1,4 +1,4 @@
-"""What is to be done about nodes: from demand and standing to actions.
+"""Plans provisioning: from demand and present state to actions.
 
     read the notes ► settle every slot ► end what nobody wants ► fill ► note first, then actions
 

@@ -1,4 +1,4 @@
-"""What must not be forgotten of an incident: which nodes are asked for, and what became of that.
+"""The durable note of an incident: requested nodes, and the state of each request.
 
     planned ──► made ──► arrived ──► returned
        └──────────┴──► failed, withdrawn

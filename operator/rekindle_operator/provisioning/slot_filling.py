@@ -1,4 +1,4 @@
-"""Slots for what is wanted and not covered yet, within all limits.
+"""Opens slots for demand that is not covered yet, within all limits.
 
 How many: as many nodes as the core asks for, less those that are on their way or have come for the
 same request; not more on their way than the application lacks, than the policy lets at once, or

@@ -1,4 +1,4 @@
-"""What has become of each slot of a note.
+"""The progress of each slot of a note.
 
     planned, seen in the cluster         made
     made, not seen any more              failed: given up by the provider, or deleted by somebody

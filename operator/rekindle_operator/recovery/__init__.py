@@ -1,4 +1,4 @@
-"""The status of a Recovery: what the core decides and sees, as rows, phases and events.
+"""The status of a Recovery: the core's decisions and observations as rows, phases and events.
 
 kubernetes_events  Kubernetes Events, from what has changed between two statuses
 recovery_writer    Recovery objects and events

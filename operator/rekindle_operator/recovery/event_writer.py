@@ -1,4 +1,4 @@
-"""Announcements written as Events, each once: what was told before is refused by its name.
+"""Writes announcements as Events, each once: the API server refuses a repeated name.
 
 What is announced is `kubernetes_events`' to say. Runs in errands of `recovery_writer` and
 `policy_status_writer`.

@@ -1,4 +1,4 @@
-"""What people are told as Kubernetes Events: from what has changed between two statuses.
+"""Kubernetes Events from the difference between two statuses.
 
     before, after ──► announcements ──► objects of events.k8s.io/v1
 

@@ -1,4 +1,4 @@
-"""Which nodes were lost or suspected, and came back; and what became of the driver.
+"""Lost, suspected and returned nodes of an incident, and the state of the driver.
 
 The core knows what an application has lost: executors, by the driver's word for their nodes.
 Detection knows Node objects, and what was silent since when. Where both know a node the core

@@ -1,4 +1,4 @@
-"""Detection's verdicts as moments of nodes: what the story wants to know of each.
+"""The history of each node, from detection's verdicts.
 
 Verdicts say what has changed, and by a clock that only this process has; a sighting says how things
 are, by the clock of the object. The shell keeps the sightings of each application and asks here for

@@ -1,4 +1,4 @@
-"""The plans of an incident, and what the driver did with each.
+"""The plans of an incident, and the driver's answer to each.
 
 A plan is told from its directive, which the store keeps, so it is told even when whoever made it
 was killed before writing here. Whether the driver has carried it out shows in its answer, in its

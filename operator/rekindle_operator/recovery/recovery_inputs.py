@@ -1,4 +1,4 @@
-"""What is known of an application at a moment, as values: the story is told from these.
+"""The state of an application at a moment, as values from which the status is built.
 
     core      the decision on what the driver and the store say, as `rekindle.coordination` has it
     terms     what policy, class and people say of this recovery

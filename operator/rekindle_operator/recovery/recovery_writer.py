@@ -1,4 +1,4 @@
-"""Recovery objects: made when there is something to tell, told further, and put away.
+"""Writes Recovery objects: creates them, updates their status, and removes old ones.
 
     moment (from the deciding thread) ──► the objects as the API server has them ──► story.tell
                                        ──► events first, then the status on its version

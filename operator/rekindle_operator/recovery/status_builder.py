@@ -1,4 +1,4 @@
-"""The next status of a Recovery: `tell(before, scene, now)`.
+"""Builds the next status of a Recovery: `tell(before, scene, now)`.
 
     before ──► nodes, driver, requests, plans, queries ──► phase, conditions ──► limits ──► news?
 

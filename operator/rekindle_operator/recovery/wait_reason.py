@@ -1,4 +1,4 @@
-"""Why what waits for a plan does so: one reason for an application, with a sentence.
+"""The one reason why an application's queries wait for a plan, with a sentence.
 
 The first that holds, what a person can do about it before what time will do. Looks at the state
 alone and plans nothing, so it costs little and says the same to whoever asks. `query_rows` and

@@ -1,4 +1,4 @@
-"""What is done to nodes themselves, each only where a class allows it: fencing, deletion, taints.
+"""Decides on fencing, deletion and taints of nodes, each only where a class allows it.
 
     fencing    the lost node of a driver, once it is certain that nothing runs there any more; the
                pod of a SparkApplication's goes with it: its operator submits none before

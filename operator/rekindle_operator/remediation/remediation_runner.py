@@ -1,4 +1,4 @@
-"""What has to be done to nodes themselves, worked out once a second and left as errands.
+"""Computes once a second which nodes to fence, delete or taint, and queues the writes.
 
 Which nodes are lost or suspected is the judge's to say, what may be done the classes';
 `node_remediation` has the rules, `remediation_writer` carries them out. Used by the deciding thread

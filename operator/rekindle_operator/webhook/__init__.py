@@ -1,4 +1,4 @@
-"""Injection: what the admission webhook adds to the pods of drivers and executors.
+"""The admission webhook: its additions to the pods of drivers and executors.
 
     AdmissionReview ──► judging ──► terms or a refusal ──► patching ──► AdmissionReview with a patch
 

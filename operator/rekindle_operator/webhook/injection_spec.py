@@ -1,4 +1,4 @@
-"""What holds for one pod: the sidecar that a driver gets, or where an executor may not run.
+"""The additions to one pod: a driver's sidecar, or nodes that an executor must avoid.
 
 Values only. `injector` makes them, `pod_patch` follows them; `InjectionSource` is who is asked.
 """

@@ -1,4 +1,4 @@
-"""What holds for a pod that is about to be made, or why it gets nothing.
+"""Decides on the additions to a new pod, or why it gets none.
 
 A driver asks by the label `rekindle.dev/inject: "true"`. Its application gets the name by which the
 registry will know it (`application_matching`), and what holds is said by the policy that selects it

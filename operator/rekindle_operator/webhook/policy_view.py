@@ -1,4 +1,4 @@
-"""What the shell knows, as the webhook is told: policies, classes, resources, domains to avoid.
+"""The webhook's view: policies, classes, resources, domains to avoid.
 
 A value: the shell makes a new one when something has changed, on whatever thread it likes, and the
 server's thread reads the newest. Nothing is looked up here; `injector` reads it.

@@ -1,4 +1,4 @@
-"""The sidecar's container, its volumes, and what the Spark container gets to find it.
+"""The sidecar's container, its volumes, and the settings with which Spark's container finds it.
 
 A native sidecar: an init container that goes on (`restartPolicy: Always`), so it is there before
 Spark starts and never keeps the pod alive. Spark starts once its socket answers. It runs as the

@@ -1,4 +1,4 @@
-"""How an application stands: driver, queries, incident, plan, and what is wrong in words.
+"""The status of an application: driver, queries, incident, plan, and problems in words.
 
     view      what the store holds of it
     standing  what that means now, with reasons from the one list

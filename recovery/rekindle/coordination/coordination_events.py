@@ -1,4 +1,4 @@
-"""What the shells report to the coordinator, one value per event.
+"""Events from the shells to the coordinator, one value each.
 
 Only values; `state_machine` gives each its meaning.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator tells its shells to do, one value per instruction, each with its reason.
+"""Instructions from the coordinator to its shells, one value each, with its reason.
 
 Only values; the shells carry them out in the order given.
 """

@@ -1,4 +1,4 @@
-"""What partitions cost, and what is free on each node, in percent of one core.
+"""Costs of partitions, and free CPU of each node, in percent of one core.
 
     steady      measured, or assumed until it is
     capacities  cap x capacity of a node, less what its executor takes whatever is placed there

@@ -1,4 +1,4 @@
-"""What a coordinator must not forget, and its state again after it has been started anew.
+"""The coordinator's durable state, and how a restarted coordinator continues from it.
 
 Kept is what no report says: incident, losses, plans on their way. Topology, policy, costs and
 sizes come from the driver's reports. So a coordinator that is killed at any moment goes on with

@@ -1,4 +1,4 @@
-"""What the coordinator would do if it planned now, and how many more nodes would change that.
+"""Computes the plan that would be made now, and the number of nodes that would change it.
 
 Asks the same core on an assumed state and carries out nothing. `application_status` and
 `query_explanation` use it to say why something waits.

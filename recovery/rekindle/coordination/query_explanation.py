@@ -1,4 +1,4 @@
-"""Why a query is not back yet, and what would bring it: facts and sentences.
+"""Explains why a query is not back yet, and how it would come back: facts and sentences.
 
 Computed with the core from the records that the coordinator decides on: what the query's missing
 partitions cost, what is free, who comes first, what the next plan would be, and how many more nodes

@@ -1,4 +1,4 @@
-"""One application as a coordinator's shell sees it: what was read goes in, orders come out.
+"""One application for a coordinator's shell: a reading goes in, directives come out.
 
     gather   Reading: the driver's reports, people's orders, what the node provider knows
     decide   `decide(case, reading, now)`: events, then `advance`, then directives

@@ -1,4 +1,4 @@
-"""One event in: the new state and what to do about it.
+"""The state machine: one event in, the new state and instructions out.
 
     starting ──all expected nodes up: plan──► running ──nodes lost──► incident
        (a resumed start is an incident)          ▲                       │ plan, again as nodes

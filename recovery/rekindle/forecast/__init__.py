@@ -1,4 +1,4 @@
-"""What a failure would do, before it happens.
+"""Simulates a failure before it happens.
 
     steady_state        an application in a steady state, from a file
     failure_models      which nodes are lost

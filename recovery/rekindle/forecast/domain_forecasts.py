@@ -1,4 +1,4 @@
-"""What the loss of each failure domain would stop, and when it would be back.
+"""Forecasts for each failure domain: the queries that its loss stops, and when they are back.
 
 A query survives the loss of a domain if no partition that it needs is there. What returns on the
 survivors alone is what there is room for at once; the rest waits for nodes.

@@ -1,4 +1,4 @@
-"""An application in a steady state, as a file: what a failure is tried on.
+"""An application in a steady state, as a file: the start of a simulated failure.
 
 The format is written out in docs/simulation.md. A placement may be given; without one the
 coordinator core places everything, as it does when an application starts.

@@ -1,4 +1,4 @@
-"""The history checker: whether what a system released could have come of a run without failures.
+"""The history checker: compares released output with all possible runs without failures.
 
     operations         the closed list of operations, and whether order matters to them
     history_steps      a recorded history as values: graph and steps

@@ -1,4 +1,4 @@
-"""What a check says of a history: the properties by their definitions, and what shows it.
+"""Verdicts of a check: the properties by their definitions, and their witnesses.
 
 Values only; `history_check` and `run_check` make them, the shell prints them.
 """

@@ -1,4 +1,4 @@
-"""One JSON line of a history, field by field: what is there, of which type, and what is not known.
+"""One JSON line of a history, field by field: known fields, their types, unknown fields.
 
 Every refusal is an InputError that names file, line and field, and says what to write instead.
 `history_reader` calls it.

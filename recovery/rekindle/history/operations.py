@@ -1,4 +1,4 @@
-"""The closed list of operations: what each does with an element, and whether order matters to it.
+"""The closed list of operations: the effect of each on an element, and whether order matters.
 
     value in a history    string, whole number, null, or a list of them (inside: a tuple)
 

@@ -1,4 +1,4 @@
-"""Judges the run of an application whose operations are opaque: what each epoch gave, and when.
+"""Judges the run of an application whose operations are opaque: the output of each epoch.
 
 An epoch's input is logged once, so with a reference recovery a query partition releases every
 logged epoch once, in order, and always the same rows. From that, in one pass over the steps:

@@ -1,4 +1,4 @@
-"""What everything else speaks of: topologies, settings, reasons, incidents, errors.
+"""Values that everything else uses: topologies, settings, reasons, incidents, errors.
 
 errors         the tree of errors, with exit codes
 topology       the pipeline's graph: operators, partitions, queries, closures

@@ -1,4 +1,4 @@
-"""The tree of errors: what was wrong, where, and what to do about it.
+"""The tree of errors: place, fault and remedy of each.
 
     RekindleError
     ├── InputError   bad input or wrong usage: exit code 2, nothing was started or lost

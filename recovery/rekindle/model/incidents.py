@@ -1,4 +1,4 @@
-"""What kind of failure it is, from which nodes were lost when.
+"""Classifies a failure, from which nodes were lost when.
 
 The first line of this table that holds decides (DESIGN 2; paper, section 4.2.1):
 

@@ -1,4 +1,4 @@
-"""What a path leads to where that is no file that can be read like any other.
+"""Names the kind of a path that cannot be read like an ordinary file.
 
 A pipe whose writer never comes would be waited for without an end, and a link in a loop is not the
 same mistake as a file that was never made. Called by who takes paths of people.

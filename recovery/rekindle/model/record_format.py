@@ -1,4 +1,4 @@
-"""Records: JSON objects on disk and on the wire that say what they are and that they are whole.
+"""Records: JSON objects on disk and on the wire, with their kind and a checksum.
 
     {"checksum": "sha256:...", "kind": "offsets", "version": 1, "epoch": 17, ...}
 

@@ -1,4 +1,4 @@
-"""Settings: what a person may choose about recovery and about the run, with limits.
+"""Settings of recovery and of the run, with their limits.
 
     Settings
     ├── policy    what the coordinator does about failures

@@ -1,4 +1,4 @@
-"""The answer: what was settled, its certificate, and a reason for every query left out.
+"""Builds the answer: the chosen queries, a certificate, and a reason for each query left out.
 
 Decides nothing any more; called by `solver`.
 """

@@ -1,4 +1,4 @@
-"""Chooses for nodes: for the sum of what they have free, and for less where that does not pack.
+"""Chooses for the total free CPU of the nodes, and for less where that does not pack.
 
 What is left over on nodes is lost, and by how much depends on sizes that the solvers do not see: of
 500 nodes with 68.4 percent free each, costs in whole percents leave at least 200 percent unused.

@@ -1,4 +1,4 @@
-"""A choice of queries that grows and shrinks, with what each further query would still cost.
+"""A choice of queries that grows and shrinks, with the further cost of each query.
 
 Keeps, for every candidate, its cost and its shared cost over the bundles that nothing chosen needs
 yet, and updates both in time proportional to what changes. Does not know what is worth dropping or

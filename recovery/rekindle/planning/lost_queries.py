@@ -1,4 +1,4 @@
-"""Sorts a problem's queries by what they lost, before any choosing.
+"""Sorts a problem's queries by their losses, before any choosing.
 
 Called by `solver`; `answer_builder` takes the reasons of hopeless queries from here.
 """

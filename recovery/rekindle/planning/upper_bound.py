@@ -1,4 +1,4 @@
-"""An upper bound on what any plan can reach, by minimum cuts.
+"""An upper bound on the value of any plan, by minimum cuts.
 
 Lets no plan be called good without a certificate. The capacity is priced: every unit of cost is
 charged λ, and what remains is a closure problem that one maximum flow solves (source → query with

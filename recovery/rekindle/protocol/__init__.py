@@ -1,4 +1,4 @@
-"""What driver, sidecar and coordinator say to each other: messages, versions, places in the store.
+"""The protocol of driver, sidecar and coordinator: messages, versions, places in the store.
 
     messages           reports, directives, acknowledgements, and the records of the coordinator
     codec              bytes from outside into messages, or an error that names field and remedy

@@ -1,4 +1,4 @@
-"""What msgspec knows of types, worked out before there are threads.
+"""Lets msgspec inspect all types before there are threads.
 
 It does so when a type is read for the first time. Where two threads are the first, one sees what
 the other has half done, and the process ends without a word. Driver, sidecar, coordinator and

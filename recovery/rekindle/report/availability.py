@@ -1,4 +1,4 @@
-"""Availability of each query in one run: what its lag was, when it was lost and when back.
+"""Availability of each query in one run: its lag, its outages and its return.
 
 Takes events and the topology, gives values; pure. Definitions in DESIGN 2 and docs/report.md.
 `report_figures` calls `measure`.

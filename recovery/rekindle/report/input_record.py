@@ -1,4 +1,4 @@
-"""The record `input.json` as values: what was read, how far, and who depends on what.
+"""The record `input.json` as values: the files that were read, how far, and their queries.
 
 Reads no file itself. `report_figures` uses the topology, `verification` all of it.
 """

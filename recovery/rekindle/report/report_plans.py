@@ -1,4 +1,4 @@
-"""What the run planned: its plans as the report lists them, and the exact plan for the bound.
+"""The plans of a run as the report lists them, and the exact plan for the bound.
 
 Reads the events and the records of `problems/` and `answers/`; pure. `report_figures` calls it.
 """

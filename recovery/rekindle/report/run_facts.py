@@ -1,4 +1,4 @@
-"""What a report says about a run that none of its records tells.
+"""Facts about a run that none of its records contains.
 
 Holds values and checks them; computes nothing. The demo fills it in, `verification` takes it
 from `report.json` as it stands.

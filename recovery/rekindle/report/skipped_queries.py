@@ -1,4 +1,4 @@
-"""What each plan of a run left waiting, and why.
+"""The queries that each plan of a run left waiting, and why.
 
 A plan's problem holds the query partitions among which the planner chose, and not those that it
 had put off before. So what waits is followed through the run: where partitions lay before the

@@ -1,4 +1,4 @@
-"""Reads the files beside a report into values; names what is missing, ill-formed or foreign.
+"""Reads the files beside a report into values; names missing, ill-formed and foreign files.
 
 Computes nothing. `report_check` calls it; `batch_check` and `commit_check` read output files
 themselves.

@@ -1,4 +1,4 @@
-"""Checks each plan against its problem: what it promises must follow from what it was given.
+"""Checks each plan against its problem: its promises must follow from its input.
 
 Pure. Trusts no field of an answer that can be counted again. `check` calls it.
 """

@@ -1,4 +1,4 @@
-"""`rekindle forecast`: what the loss of each failure domain would stop, and when it would be back.
+"""`rekindle forecast`: queries that the loss of each failure domain would stop, and their return.
 
 Reads the situation and prints; `rekindle.forecast` computes.
 """

@@ -1,4 +1,4 @@
-"""`rekindle sidecar`: stands between one driver and ZooKeeper until it is told to end.
+"""`rekindle sidecar`: stands between one driver and ZooKeeper until a signal ends it.
 
 Reads and checks options, then becomes the process of `rekindle_sidecar`, which does the work: what
 only the command line needs is 10 MB that would lie there for as long as the driver lives.

@@ -1,4 +1,4 @@
-"""`rekindle simulate`: what a failure would do, before it happens.
+"""`rekindle simulate`: the effect of a failure, before it happens.
 
 Reads the situation and prints; the coordinator core and `rekindle.forecast` do the rest.
 """

@@ -1,4 +1,4 @@
-"""`rekindle status`: how the applications of a coordination store stand, and what is wrong.
+"""`rekindle status`: the state and the problems of applications in a coordination store.
 
 Shows what `rekindle.coordination.application_status` says.
 """

@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: a live table, or plain lines without a terminal.
+"""The display of a running demo: a live table, or plain lines without a terminal.
 
 Fed with the records of the run; it never waits and never decides.
 """

@@ -1,4 +1,4 @@
-"""What this machine gives a run: its CPU at rest, and how long processes wait for a CPU.
+"""The CPU that this machine gives a run: idle CPU, and how long processes wait for a CPU.
 
     processes ─► /proc/PID/task/*/schedstat   ran, waited in a run queue
     machine   ─► /proc/stat                   at rest

@@ -1,4 +1,4 @@
-"""Stateless steps on Arrow tables: what the queries need of flights, weather and windows.
+"""Stateless steps on Arrow tables: columns of flights, weather and windows for the queries.
 
 Vectorised; nulls behave as in SQL. Called through the steps of `flight_pipeline`.
 """

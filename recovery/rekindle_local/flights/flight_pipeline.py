@@ -1,4 +1,4 @@
-"""The pipeline over prepared flights, what tells its rows apart, and what the seed decides.
+"""The pipeline over prepared flights, the keys of its rows, and the choices of the seed.
 
 Four sources, 18 queries (see `flight_queries`), priorities 1 to 10 spread over them, and the choice
 of nodes to kill. Runs nothing. Called by the commands `demo` and `bench`.

@@ -1,4 +1,4 @@
-"""What has changed in a table since another: stretches of rows that were there, and fresh rows.
+"""The difference between two tables: stretches of old rows, and new rows.
 
 Works for the tables of any operator, as it knows nothing of keys: rows are told apart by two hashes
 of their content, and their order is kept. So a checkpoint writes what has changed, and the table

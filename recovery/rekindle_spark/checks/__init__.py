@@ -1,4 +1,4 @@
-"""What can be known of a pipeline before it runs, without a cluster.
+"""Checks of a pipeline before it runs, without a cluster.
 
 check_findings  errors and warnings, with place and remedy
 static_checks   all checks that call no function of the user

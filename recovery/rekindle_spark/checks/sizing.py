@@ -1,4 +1,4 @@
-"""Whether a pipeline fits the nodes and the epochs that its settings say, as far as files tell.
+"""Checks whether a pipeline fits the nodes and epochs of its settings, as far as files show.
 
 Limits of the driver are those of docs/scale.md. Memory is estimated for what a source's file
 determines: its row groups, and the rows that a join keeps. Nothing is run here.

@@ -1,4 +1,4 @@
-"""Takes partitions whose functions raise out of what runs, so that the other queries go on.
+"""Stops partitions whose functions raise, so that the other queries go on.
 
 Where a stateless step raises, its branch alone is left out of its partition (`stopped_branches`).
 What cannot run without them stops as well. Their input is kept as for anything that is behind, so a

@@ -1,4 +1,4 @@
-"""What the driver says of itself: its reports, made from the application as it is now.
+"""Builds the driver's reports from its present state.
 
 Reports are complete and numbered (rekindle.protocol); whether and where they are sent is
 `coordinator_client`'s. A node's incarnation is its executor with the number of times that its host

@@ -1,4 +1,4 @@
-"""What time it is, for a driver: seconds since 1970 that never jump.
+"""The driver's clock: seconds since 1970 that never jump.
 
 Somebody may set the machine's clock, by an hour or by a step of NTP, and a pod may start on a
 machine whose clock is wrong. A driver takes the clock's word once, when it starts, and counts on

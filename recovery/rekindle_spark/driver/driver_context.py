@@ -1,4 +1,4 @@
-"""What the parts of one driver share: program, store, progress, settings, events.
+"""The shared state of a driver: program, store, progress, settings, events.
 
 Two threads use it, the epoch loop and the catch-up loop; `lock` guards everything that both
 change. It holds and hands over; deciding is done where it is used.

@@ -1,4 +1,4 @@
-"""The event log of a run: what happens, line by line, for whoever follows it.
+"""The event log of a run, line by line, for readers that follow it.
 
 Kinds and fields are in docs/formats.md. Nothing here decides by it: what counts is in the store.
 What gets too long is set aside, as events.jsonl.1 and so on, and goes in the end: a driver lives

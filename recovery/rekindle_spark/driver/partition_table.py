@@ -1,4 +1,4 @@
-"""What the driver knows of its partitions: where they are, how far, and which blocks are kept.
+"""The driver's table of partitions: their place, their progress, and their retained blocks.
 
     inactive      not placed; its input since its restore point is retained or in the store
     resident      inactive, but its state is still in a living host

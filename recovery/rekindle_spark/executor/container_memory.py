@@ -1,4 +1,4 @@
-"""What the container of an executor leaves to its host, in bytes.
+"""The memory that an executor's container leaves to its host, in bytes.
 
 The kernel ends processes of a control group that needs more than its limit, and a container is one,
 for Java and host together: what Java may take comes off first. Control groups of v1 and v2; where

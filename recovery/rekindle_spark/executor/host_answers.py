@@ -1,4 +1,4 @@
-"""Answers of a host: what a report says of outcomes and faults, and its bytes with the blocks.
+"""Answers of a host: outcomes and faults in a report, and its bytes with the blocks.
 
 Formats: docs/formats.md. Called by `host`.
 """

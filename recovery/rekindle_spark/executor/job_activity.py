@@ -1,4 +1,4 @@
-"""What a host does for each job: signs that it goes on, kept where the host's JVM can read them.
+"""Signs of a host's progress on each job, kept where the host's JVM can read them.
 
     host: an entry for each request ──file──► HostPlugin.java ──heartbeat──► driver (`job_idleness`)
 

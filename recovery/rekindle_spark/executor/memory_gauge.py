@@ -1,4 +1,4 @@
-"""What a host uses of the memory that it may use: measured, given back, or refused to be exceeded.
+"""Measures the memory of a host, frees it, and refuses work that would exceed the budget.
 
 What counts is what the kernel cannot take back by itself: anonymous pages, not those of files. The
 budget comes with each request, or from the container (`container_memory`). A host asks before each

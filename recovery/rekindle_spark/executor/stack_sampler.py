@@ -1,4 +1,4 @@
-"""Where the CPU time of a Python process goes: stacks of threads, weighted by what each used.
+"""Samples where CPU time of a Python process goes: stacks of threads, weighted by their CPU.
 
     every `PERIOD_SECONDS` in which the process has used something, for each thread:
         CPU since the last look ──► the stack that it has now

@@ -1,4 +1,4 @@
-"""What the items of a request mean: which work, what counts of it, and which files belong to it.
+"""Turns the items of a request into work, wanted output and file names.
 
 Called by `host`, whose requests they are. Formats: docs/formats.md.
 """

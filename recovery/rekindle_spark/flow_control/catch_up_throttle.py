@@ -1,4 +1,4 @@
-"""How long catching up rests, so that what is live keeps its time.
+"""Computes how long catch-up pauses, so that live queries keep their time.
 
 On an executor both share the CPU that it may use. Work is done in whole epochs of partitions, which
 cannot be put aside for a live query, so catching up is paced: after each of its jobs an executor

@@ -1,4 +1,4 @@
-"""What each operator partition costs, and what rate of rows makes a wanted load.
+"""Measures the cost of each operator partition, and the rate of rows for a wanted load.
 
 The paper's rule (section 2.3): usage of a task times the partition's share of the task's rows.
 A task is an operator on one executor. What an executor spends beside its operators (Spark's

@@ -1,4 +1,4 @@
-"""Since when nothing has been done for a job, and by which executor: what ends it, not its length.
+"""Finds jobs without progress, and the executor to blame: idleness ends a job, not its length.
 
     a report came, or signs of all who owe one have changed ──► goes on
     one who owes a report has given no sign for so long     ──► idle: the job is given up

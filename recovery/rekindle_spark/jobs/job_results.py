@@ -1,4 +1,4 @@
-"""What came of a job, judged from the reports of its tasks.
+"""The result of a job, judged from the reports of its tasks.
 
 Gathers what hosts say of partitions, states, memory and CPU, and which of them were found dead;
 `job_runner` decides whether the job counts, `control_loop` what follows where it does not.

@@ -1,4 +1,4 @@
-"""What a window can compute, in two halves: partial values that add up, and the result of them.
+"""Aggregates of windows in two halves: partial values that add up, and their result.
 
 Nulls are ignored as in SQL. Sums of integers and decimals are exact: those of 64-bit integers have
 128 bits until a window closes, so that a mean is right wherever the sum goes, and a total that does

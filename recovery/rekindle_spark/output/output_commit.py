@@ -1,4 +1,4 @@
-"""Makes output count: one commit record, then what tells of it.
+"""Makes output count: writes one commit record, then its events.
 
 A commit record says which epochs of which partitions are finished, and which files are their
 output; readers go by nothing else. `job_runner` has one written for each job, `output_staging` one

@@ -1,4 +1,4 @@
-"""What is said of a repeat that gave something else than the first run.
+"""Errors of a repeat that gave another output than the first run.
 
 On CPUs of several kinds native libraries may rightly give another last bit, and that is another
 mistake than a clock or a set in a function. Called by `job_runner`.

@@ -1,4 +1,4 @@
-"""A program as the bytes that executors get: pickled by value, or refused with what cannot be.
+"""A program as the bytes that executors get: pickled by value, or refused with the culprit.
 
 A function takes along the globals that it uses, and those of its helpers. A lock, an open file or
 a connection among them cannot be sent. The search for it follows the pickled values from a step's

@@ -1,4 +1,4 @@
-"""What all commit records say together, so that nobody has to keep them, or read them twice.
+"""The summary of all commit records, so that nobody has to keep them or read them twice.
 
     commits 1 ... N ──take_in──► Fold ──record──► a checkpoint's record ──from_record──► Fold
 

@@ -1,4 +1,4 @@
-"""Whether epochs that run again give what they gave: of other libraries nobody knows.
+"""Checks that the libraries of earlier epochs are still used, since others may give other output.
 
 Digests are of bytes that pyarrow makes, and of sums that polars adds up. Another version may give
 another byte, which is no fault of the pipeline; the run would end at each start. So a start with

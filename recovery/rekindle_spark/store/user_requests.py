@@ -1,4 +1,4 @@
-"""What users ask a driver for by files in its store, looked for beside the epochs.
+"""Users' requests to a driver by files in its store, looked for beside the epochs.
 
     finish, savepoint, drain, hold-rate ──a look now and then──► what is asked for
 

@@ -1,4 +1,4 @@
-"""What users give to pipelines and sources, checked: names, kinds of values, numbers, lists.
+"""Checks users' arguments of pipelines and sources: names, kinds of values, numbers, lists.
 
 A check raises InputError with the place, what is wrong there and the remedy, and nothing else,
 whatever it is given. Places are texts such as "step late: keys". Columns are checked against their

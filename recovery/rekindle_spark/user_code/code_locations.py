@@ -1,4 +1,4 @@
-"""Where users' code is: the file and line of a function, and of what it raised.
+"""Places of users' code: the file and line of a function, and of an exception.
 
 A frame is the user's when its file is neither Rekindle's nor an installed library's. Functions
 that are sent to executors keep the names of their files, so a host gives the same places as the

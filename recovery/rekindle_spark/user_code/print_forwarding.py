@@ -1,4 +1,4 @@
-"""What users' functions print and log in hosts, on its way to the driver's log.
+"""Forwards prints and log lines of users' functions from hosts to the driver's log.
 
     host     stands in for standard output and error: a line that is written inside `at` is kept
              with its step, partition and epoch; all of it still goes to the executor's own log

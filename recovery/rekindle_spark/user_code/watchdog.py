@@ -1,4 +1,4 @@
-"""What a process works on, noted where the note outlives the process, and a limit on each call.
+"""Notes the present work of a process where the note outlives it, and limits each call.
 
 A host notes partition, epoch and step before it calls a function of a user, in a file that it has
 mapped into its memory. The JVM beside it reads the file: when the host has died, to say on what,

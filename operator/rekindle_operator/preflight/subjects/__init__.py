@@ -1,4 +1,4 @@
-"""What preflight looks at: applications, their pods and volumes, and the cluster around them.
+"""Subjects of preflight: applications, their pods and volumes, and the cluster around them.
 
 manifest_schema    which field is what, as far as preflight reads it
 executor_sizes     what Spark asks Kubernetes for, from its settings

@@ -1,4 +1,4 @@
-"""What is around an application: claims, quotas, nodes, policies and classes.
+"""The surroundings of an application: claims, quotas, nodes, policies and classes.
 
 What nobody may read is None, and the checks say so instead of guessing. Pure; the plugin fills it
 with what the API server gives, or a file.

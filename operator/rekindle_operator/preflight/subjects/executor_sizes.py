@@ -1,4 +1,4 @@
-"""What Spark asks Kubernetes for, from its settings: CPU and memory of a pod, number of executors.
+"""Spark's requests to Kubernetes by its settings: CPU and memory of a pod, number of executors.
 
 As Spark's documentation has it: memory is the heap, what PySpark may take, and an overhead of a
 tenth (four tenths for Python and R), 384 MiB at least. Pure; `workloads` calls it.

@@ -1,4 +1,4 @@
-"""The form of what preflight reads, as far as it reads it: which field is what.
+"""The schema of the manifest fields that preflight reads.
 
 A manifest that no API server has seen may have a text where a list belongs. `check` finds that
 before anything is read, and names the field. Whether the values fit together is for the other

@@ -1,4 +1,4 @@
-"""Says what is pending and why; asks for nothing.
+"""Reports pending pods and their causes; requests nothing.
 
 Executor pods that nobody has room for make every autoscaler act, so this provider needs no
 requests, and where it is the only one a person still wants to know why nothing comes. The

@@ -1,4 +1,4 @@
-"""What the kinds of provider have in common, and how one slot of a note is dealt with.
+"""The shared part of all providers: how one slot of a note is handled.
 
     assign    take a new slot, or say in words why not now
     look      what is seen of a slot in the cluster
