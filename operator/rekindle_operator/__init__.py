@@ -5,13 +5,13 @@ no Kubernetes client and no clock. `controller` watches and writes.
 
     api           the custom resources as values
     cluster       pods, nodes and applications, the API client and watches
-    controller    the operator's process: it watches, decides by what is pure, and writes
+    controller    the operator's process: wiring, leader election, effects
     detection     which nodes are lost, from leases and driver reports
     kubectl       `kubectl rekindle`
-    policies      which applications a policy selects, and what holds for them
-    preflight     what would keep an application from coming back, found beforehand
-    provisioning  from what the core asks for to objects of whoever has the machines
-    recovery      an incident told in a Recovery's status, from what the core decides
+    policies      the applications of a policy, and its effective values
+    preflight     obstacles to a recovery, found beforehand
+    provisioning  replacement nodes: the core's requests as objects of providers
+    recovery      the status of a Recovery, from the core's decisions
     remediation   pods evicted; nodes fenced, tainted or deleted
-    webhook       what the admission webhook adds to pods
+    webhook       additions of the admission webhook to pods
 """

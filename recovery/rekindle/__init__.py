@@ -8,12 +8,12 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
 Their code is in `rekindle_store`, and loaded when one of them is first used.
 
     planning      solvers, upper bound and placement
-    protocol      what driver, sidecar and coordinator say to each other
+    protocol      messages between driver, sidecar and coordinator
     coordination  the coordinator: state and event in, state and instructions out
     report        every figure of `report.json`, computed from a run's records
     verification  the same figures again, and every output row against a batch computation
-    history       whether what a system released could have come of a run without failures
-    forecast      what a failure would do, before it happens
+    history       a checker of released output: possible without failures or not
+    forecast      simulated failures, before they happen
     page_style    the style sheet that all our pages share
     model         values that all parts share: topology, settings, reasons, errors
 """

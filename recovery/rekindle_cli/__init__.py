@@ -8,19 +8,19 @@ laboratory: their commands join by the entry points `rekindle.commands`.
     command_line         finds the command, turns errors into messages and exit codes
     commands             the commands, a module each
     jsonl_tail           event files that another process writes, followed
-    example              what `rekindle init` writes
+    example              the files that `rekindle init` writes
     guard                keeps users' code from ending, blocking or flooding a command
-    local_request        what `rekindle run --local` asks for, and who can do it
+    local_request        the request of `rekindle run --local`, checked
     cli_options          checks of options that several commands share
     output_formats       rows as a table, JSON lines, CSV or Parquet
-    svg_files            SVG files beside what commands print
+    svg_files            SVG files beside the output of commands
     pipeline_checks      all checks of a pipeline, with its functions called under guard
     pipeline_file        imports a pipeline file, and asks it for its pipeline
     pipeline_options     the options of all commands that load a pipeline file
     report_html          the report as a page, with the timeline as a picture
-    run_view             what `rekindle run` shows
+    run_view             the output of `rekindle run`
     run_display          shows a run of the driver in this very process
-    state_loader         where what-if questions get an application from
-    coordination_access  what commands that speak to the coordination store share
+    state_loader         the applications for what-if questions
+    coordination_access  the shared part of commands for the coordination store
     table_files          tables from Parquet, CSV and JSON lines
 """

@@ -1,7 +1,7 @@
 """The console: how applications stand, on pages of a web browser, read only.
 
-    console_reader         what states are read from: a protocol, and its values
-    coordinator_reader     what a coordinator or an operator has in memory, and its plans in the
+    console_reader         the source of the console's data: a protocol, and its values
+    coordinator_reader     a coordinator's or operator's data in memory, and its plans in the
                            store
     page_addresses         which page an address means, and the address of a page
     page_text              figures, moments and states as text

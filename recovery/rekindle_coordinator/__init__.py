@@ -4,13 +4,13 @@
     application_controller  one application: read, decide, write, ask the provider
     coordinator_loop        the loop over all applications: elected, woken, timed
     application_queue       which application is looked at next, and when
-    coordinator_ports       what a coordinator asks of whoever has the machines
-    coordinator_log         JSON lines of what was decided and what happened
+    coordinator_ports       the interface to the cluster: node provider, observer of decisions
+    coordinator_log         JSON lines of decisions and events
     coordinator_health      metrics and health on a port
-    driver_metrics          what drivers report of themselves, as metrics
+    driver_metrics          drivers' reports as metrics
     dual_stack_server       servers that are asked at any address of a machine or pod: sockets and
                             threads
-    status_reader           what `rekindle status` and `rekindle explain` read, from the same
+    status_reader           data of `rekindle status` and `rekindle explain`, from the same
                             records
 
 It knows the store, and machines only as a provider. `rekindle_local` runs it for a cluster of local

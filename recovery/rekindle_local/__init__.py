@@ -9,14 +9,14 @@ commands join the command line by entry points.
     flights                 the pipeline of the demo and the benchmarks
     failure_schedule        which nodes fail when, and in which order they come back
     coordinator_process     a coordinator as a process, for demo, benchmark and tests
-    local_provider          what a coordinator asks of the cluster: its nodes, its driver
+    local_provider          the cluster as a coordinator's provider: its nodes, its driver
     local_nodes             nodes as cgroups with all their processes, and who leads them
     spark_cluster           the local cluster: one master, N workers, killed and brought back by
                             node
     local_control_plane     ZooKeeper, coordinator and sidecar of one application, as processes
     stored_records          the records of a checkpoint store, as any reader sees them
     cluster_folder          the folder through which cluster and coordinator know of each other
-    local_provisioning      the cluster's half of that: says what runs, brings what is asked for
+    local_provisioning      the cluster's half of that: lists and starts nodes
     daemons                 one master or worker with everything below it, and groups of them
     spark_distribution      the Java and the Spark on this machine, and their command line
     cgroups                 one cgroup per node: CPU quota, CPU time, processes

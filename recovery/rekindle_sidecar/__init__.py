@@ -1,13 +1,13 @@
 """The sidecar: stands between one driver and the coordination store.
 
     sidecar_process      one sidecar from its start to its end: `serve`
-    sidecar_options      what it is started with
+    sidecar_options      its options
     sidecar_main         the container's entry: options from the environment, and its probe
     startup_probe        whether a sidecar answers on its socket
     http_api             HTTP on the Unix socket: requests in, answers or refusals out
-    sidecar_session      what a request of the driver does: the sidecar's memory
+    sidecar_session      the driver's requests, in the sidecar's memory
     http_errors          requests that are not taken, each with cause and remedy
-    driver_liveness      whether the driver is there, by what was heard of it
+    driver_liveness      whether the driver is there, from its requests
     held_reports         reports and acknowledgements that the store has not taken yet
     directive_inbox      directives that the driver has not been given yet
     record_precedence    which of two records is newer, and may take the place of the other

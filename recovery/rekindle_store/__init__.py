@@ -3,18 +3,18 @@
     store_files         the files of a store by a place: a folder or a URL
     local_files         in a folder that all nodes share
     object_files        on S3
-    s3_settings         what the environment says of its server
+    s3_settings         settings of its server, from the environment
     hdfs_files          on HDFS
     transfers           how much of a file has come or gone, while it is on its way
     store_errors        errors of a whole store as sentences
-    store_readers       what readers share: opening a store, reading ahead
-    commit_log          the records that say what counts, as a stream
+    store_readers       the shared part of readers: opening a store, reading ahead
+    commit_log          the commit records, as a stream
     commit_segments     many older ones of them in one file
-    checkpoint_records  what the record of a checkpoint says
+    checkpoint_records  the record of a checkpoint
     checksummed_file    files of checkpoints: a head, and a body, with their checksums
     committed_files     the output files that count
     query_output        their rows, as Arrow, pandas or polars
-    store_integrity     whether all of a store is there, and is what was written
+    store_integrity     whether all files of a store are there and unchanged
     store_copies        copies a store to another place
 
 The runtime writes with it. It imports nothing of the runtime, of Spark or of a terminal, so that

@@ -1,14 +1,14 @@
 """The coordination store on ZooKeeper: a connection that is kept for ever, and records over it.
 
     zookeeper_connection  `connect`, `check_hosts`, and Connection: all that callers use
-    sessions              one kazoo client after the other, and what its errors mean
+    sessions              one kazoo client after the other, and the meaning of its errors
     chunked_records       records as a whole: read, and written on conditions
     transactions          the steps of a transaction
     record_chunks         records that are too large for one message, in pieces
     watches               watches that stay: a read arms them, a change fires them
     elections             who leads, as long as the session lasts
     acl                   credentials, by files that are read again
-    permissions           what a namespace may do with each record
+    permissions           rights of a namespace on each record
     namespaces            namespaces kept apart: rights, places, quotas
     zookeeper_errors      StoreUnreachable, Conflict
 

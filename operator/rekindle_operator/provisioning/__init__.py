@@ -6,15 +6,15 @@ Before anything is made, a *note* (a ConfigMap of ours, one per incident) names 
 from the note. So an operator that is killed at any step, or two at once, ask for nothing twice. All
 of it is pure: a shell reads the objects, and carries out the actions in their order.
 
-    node_demand           what is wanted: incidents, requests, limits
-    cluster_state         what is there: objects, nodes, which of them are idle
-    provisioning_planner  both into actions, and into what a Recovery says of its requests
-    slot_filling          slots for what is wanted and not covered yet, within all limits
-    slot_progress         what has become of each slot
+    node_demand           the demand: incidents, requests, limits
+    cluster_state         the present state: objects, nodes, idle nodes
+    provisioning_planner  both into actions, and into rows of a Recovery
+    slot_filling          slots for demand that is not covered yet, within all limits
+    slot_progress         the progress of each slot
     request_ledger        the note, its slots and steps, and the ConfigMap that holds it
     orphan_scan           incidents of which something is left in the cluster
-    object_names          names and labels of what we make
-    provisioning_actions  what a shell is to do
+    object_names          names and labels of our objects
+    provisioning_actions  actions for the shell
     slot_provider         which provider a slot belongs to, and within which limits
     executor_shape        the size and the needs of an executor, from a pod
 

@@ -5,8 +5,8 @@
 A pod is never refused: where nothing can be added, it comes up without, and a warning says what to
 do. All of it but `webhook_server` is pure, or reads no more than what it is handed.
 
-    policy_view            what the shell knows, as the webhook is told
-    injection_spec         what holds for one pod
+    policy_view            the webhook's view of policies, classes and domains
+    injection_spec         the additions to one pod
     injector               terms of a pod, or why there are none; `Informed`, an outlook
     sidecar_container      the sidecar's container and volumes
     pod_patch              terms into JSON patch operations

@@ -1,22 +1,22 @@
 """The coordinator core: events in, a new state and instructions out.
 
-    coordination_events   what the shells report
-    instructions          what the shells carry out
+    coordination_events   events from the shells
+    instructions          instructions to the shells
     recovery_plan         a recovery plan as a value, printed as a sentence
     coordination_state    all that the coordinator knows
-    node_load             what partitions cost and what is free on each node
+    node_load             costs of partitions, and free CPU of each node
     next_plan             the next plan, or none
     domain_placement      a placement of which a lost failure domain stops least
     rebalancing           partitions that run and should run elsewhere
     node_membership       nodes that come, fall silent, are lost
     report_diff           a driver's report into events
-    persisted_state       what must not be forgotten when the coordinator dies
+    persisted_state       the state that survives the death of a coordinator
     directives            instructions as numbered orders to a driver
-    session               what was read of an application in, orders out: `decide`
+    session               a reading of an application in, directives out: `decide`
     directive_acceptance  the driver's side: which orders it takes, when it plans by itself
-    application_status    how an application stands, with what is wrong in words
-    query_explanation     why a query is not back yet, and what would bring it
-    plan_preview          what the coordinator would do if it planned now
+    application_status    the status of an application, with problems in words
+    query_explanation     why a query is not back yet, and how it would come back
+    plan_preview          the plan that would be made now
     incident_history      the incidents that a process has seen, open and past
     buffering_mode        buffering and ordering, on or off
     state_machine         one event in: `advance`

@@ -6,7 +6,7 @@
     failure_simulation  a failure as it would go: the coordinator core decides, the model does the
                         work
     outage_statistics   many rehearsals: for how long each query gives nothing
-    domain_forecasts    what the loss of each failure domain would stop, and when it would be back
+    domain_forecasts    the effect of the loss of each failure domain, and its length
 
 Times are simulated, chance comes from seeds, and nothing is read but the file of a trace. The
 commands `simulate` and `forecast` show it.

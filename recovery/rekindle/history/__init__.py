@@ -10,9 +10,9 @@
     execution_search   follows a history through all executions that could have given it
     minimal_witness    takes steps out of an impossible history until none is left that could go
     determinism_check  whether the same inputs can give different outputs
-    step_explanation   sentences about what is impossible
+    step_explanation   sentences about impossible steps
     run_check          judges the run of an application in epochs, whose operations are opaque
-    check_verdicts     what a check says
+    check_verdicts     the verdicts of a check
     history_check      the check, `check`
     history_recorder   makes a history of a run's commit records and events
 

@@ -2,7 +2,7 @@
 
     messages           reports, directives, acknowledgements, and the records of the coordinator
     codec              bytes from outside into messages, or an error that names field and remedy
-    msgspec_warmup     what is known of types, worked out before there are threads
+    msgspec_warmup     msgspec's inspection of types, done before there are threads
     protocol_versions  which version of the protocol two sides speak
     store_paths        where each record lies in the coordination store, and how large ones are
                        split

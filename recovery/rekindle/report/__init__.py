@@ -1,11 +1,11 @@
 """The report of a run: every figure of `report.json`, computed from the run's own records.
 
-    run_facts           what no record tells: machine, seed, strategy, cluster
+    run_facts           facts that no record contains: machine, seed, strategy, cluster
     input_record        `input.json` as values: files, offsets, closures, priorities
     availability        per query: lag, unavailable intervals, lost, back, epochs late
-    availability_bound  what exact plans at every return with no restore time would give
+    availability_bound  the result of exact plans at every return, with no restore time
     report_plans        the plans of the run, and the exact plan for the bound
-    skipped_queries     what each plan left waiting, and why
+    skipped_queries     the queries that each plan left waiting, and why
     machine_limits      when the machine could not give the CPU that was wanted
     report_figures      all of it together, `compute`
 

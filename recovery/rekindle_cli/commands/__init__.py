@@ -3,10 +3,10 @@
 They raise `RekindleError`s and leave exit codes to `rekindle_cli.command_line`, which lists them.
 Commands of the local cluster and of the laboratory are beside what they run.
 
-    check          what is wrong with a pipeline before it runs
+    check          errors of a pipeline before it runs
     check_history  judges a recorded history
     explain        why a query is not back yet
-    forecast       what the loss of each failure domain would do
+    forecast       the effect of the loss of each failure domain
     init           writes an example that runs
     output         the committed rows of a query
     pause          lets an application rest
@@ -17,7 +17,7 @@ Commands of the local cluster and of the laboratory are beside what they run.
     run            drives one pipeline on a Spark cluster
     savepoint      ends a pipeline at a checkpoint that a changed one can go on from
     sidecar        stands between one driver and ZooKeeper
-    simulate       what a failure would do, with the coordinator's core
+    simulate       the effect of a failure, with the coordinator's core
     status         how the applications of a store stand
     store          checks a checkpoint store, and copies it
     test           runs a pipeline on given rows in this process

@@ -2,9 +2,9 @@
 
     demo_run        one performance: prepares, runs, writes the report
     demo_scenario   the run as phases: start, calibrate, warm up, kill, return nodes, finish
-    machine_load    what this machine gives a run, and how long its processes wait for a CPU
+    machine_load    the CPU that this machine gives a run, and waits for a CPU
     run_phases      waiting within a phase, with a limit
-    driver_process  the driver as a process of its own, and what it says in its event file
+    driver_process  the driver as a process of its own, and its event file
     run_inputs      the pipeline and the settings that a driver is given
     demo_display    the live table, or plain lines where there is no terminal
     demo_evidence   the report's directory: outputs, plans, input record, figures, picture

@@ -1,7 +1,7 @@
 """Keyed operators on Arrow data: one call per operator partition and epoch.
 
     windows          event-time windows, aggregated before the exchange and merged behind it
-    aggregates       what a window can compute, in two halves
+    aggregates       aggregates of windows, in two halves
     top_rows         the largest rows per event time
     joins            rows of two inputs whose event times lie close together
     stateful         custom operators with a value per key

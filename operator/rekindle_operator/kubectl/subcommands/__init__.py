@@ -3,12 +3,12 @@
 A command reads (`api_connection`, `resource_lookup`, `preflight_reader`), lets a pure module decide
 what to say, and shows it. Modules are imported when their command is called.
 
-    kubectl_status     applications, and what recovers
+    kubectl_status     applications, and running recoveries
     kubectl_explain    the story of a recovery
-    kubectl_plan       what waits for the next plan
+    kubectl_plan       queries that wait for the next plan
     kubectl_priority   priorities of queries, for a while
     kubectl_pause      a pause of a policy's applications
     kubectl_resume     the end of that
     kubectl_approve    the approval of a recovery
-    kubectl_preflight  what would keep an application from coming back
+    kubectl_preflight  obstacles to the recovery of an application
 """
