@@ -18,10 +18,10 @@ from rekindle_cli import command_line
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 WRITERS = (
-    *(ROOT / "recovery/rekindle_spark").glob("*.py"),
+    *(ROOT / "recovery/rekindle_spark").rglob("*.py"),
     *(ROOT / "recovery/rekindle/coordination").glob("*.py"),
 )
-EVENT_WRITERS = ("write", "Record", "_tell_switch")
+EVENT_WRITERS = ("write", "RecordEvent", "_tell_switch")
 
 
 def section(page: str, heading: str) -> str:

@@ -15,6 +15,8 @@ SOURCES = sorted(
 )
 # Every package may have these.
 OF_EVERY_PACKAGE = ("__init__", "__main__")
+# Python reads a module of this name at its start; each lies in a folder of its own.
+READ_BY_PYTHON = ("sitecustomize",)
 # Words that a reader has to translate, with the word to use instead.
 BANNED = {
     "common": "what the functions in it are about",
@@ -66,7 +68,7 @@ def modules() -> dict[str, list[str]]:
     """Files by the name of their module."""
     found = defaultdict(list)
     for file in SOURCES:
-        if file.stem not in OF_EVERY_PACKAGE:
+        if file.stem not in (*OF_EVERY_PACKAGE, *READ_BY_PYTHON):
             found[file.stem].append(named(file))
     return found
 

@@ -192,9 +192,9 @@ def test_calls_of_native_code_are_found_wherever_a_host_has_them() -> None:
         ("partition.py", "pa.Table.from_batches"),
         ("partition.py", "table.filter"),
         ("grouping.py", "pc.array_sort_indices"),
-        ("outputs.py", "pq.write_table"),
-        ("deltas.py", "pl.from_arrow"),
-        ("states.py", "pa.ipc.new_stream"),
+        ("sink_files.py", "pq.write_table"),
+        ("table_delta.py", "pl.from_arrow"),
+        ("state_files.py", "pa.ipc.new_stream"),
         ("host.py", "polars.DataFrame({'warm': [1]}).group_by"),
     ):
         assert expected in found, expected
@@ -258,10 +258,10 @@ def _serves_the_connection(site: Site) -> bool:
 
 # The threads that a host starts, each with the test that a panic does not end it unseen.
 THREADS = {
-    ("sampling.py", "self._run"): "only where REKINDLE_PROFILE asks for it",
+    ("stack_sampler.py", "self._run"): "only where REKINDLE_PROFILE asks for it",
     ("sandbox.py", "self._start_each"): "test_the_thread_that_starts_sandboxes_outlives_a_panic",
-    ("serving.py", "self._run"): "test_a_thread_that_serves_outlives_a_panic",
-    ("states.py", "self._write_all"): "test_the_thread_of_checkpoints_outlives_a_panic_anywhere",
+    ("host_socket.py", "self._run"): "test_a_thread_that_serves_outlives_a_panic",
+    ("state_files.py", "self._write_all"): "test_the_thread_of_checkpoints_outlives_a_panic_anywhere",
 }
 
 

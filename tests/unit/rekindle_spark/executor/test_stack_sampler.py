@@ -63,7 +63,7 @@ def test_stacks_weigh_what_their_threads_have_used(tmp_path: Path) -> None:
     burnt = sum(spent for stack, spent in found.items() if stack.startswith("host;busy;"))
     assert burnt > BUSY_SECONDS / 3
     assert burnt > 0.8 * sum(found.values()), "who waits weighs nothing"
-    assert any(stack.split(";")[-1].endswith("test_sampling.burn") for stack in found)
+    assert any(stack.split(";")[-1].endswith("test_stack_sampler.burn") for stack in found)
 
 
 def test_a_process_that_has_used_nothing_since_the_last_look_is_not_looked_at(
@@ -155,7 +155,7 @@ def test_cpu_of_processes_is_found_by_kind() -> None:
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (b"python\0-m\0rekindle_spark.host\0/s\x001\0", ("host", False)),
+        (b"python\0-m\0rekindle_spark.executor.host\0/s\x001\0", ("host", False)),
         (
             b"/java\0-cp\0x\0org.apache.spark.executor.CoarseGrainedExecutorBackend\0",
             ("executor", True),

@@ -186,7 +186,7 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
     script = (
         f"{HOLDER}seat.FOLDER = Path(sys.argv[1])\n"
         "with seat.claimed():\n"
-        "    seat.write(seat.Record(__import__('os').getpid(), Path('/somewhere'), 128))\n"
+        "    seat.write(seat.ClusterRecord(__import__('os').getpid(), Path('/somewhere'), 128))\n"
         "    print('held', flush=True); time.sleep(100)\n"
     )
     path = ":".join(sys.path)
