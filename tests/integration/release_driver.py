@@ -10,8 +10,8 @@ import json
 import select
 import sys
 import time
+from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def either(new: str, old: str) -> Any:
     """A module, or MODULE:NAME of one, by its name now or by that of the release before."""
     for name in (new, old):
         module, _, attribute = name.partition(":")
-        if find_spec(module.rpartition(".")[0]) and find_spec(module):
+        with suppress(ModuleNotFoundError):
             found = import_module(module)
             return getattr(found, attribute) if attribute else found
     raise ImportError(f"this release has neither {new} nor {old}")
