@@ -1,7 +1,7 @@
 """Stories that hold for the files of any store, on a disk or on a server: told of each, not of one.
 
-tests/unit/test_files.py tells them of a folder, test_object_store.py and test_hdfs_store.py in
-tests/integration of S3 and HDFS.
+tests/unit/rekindle_store/test_store_files.py tells them of a folder, test_object_store.py and
+test_hdfs_store.py in tests/integration of S3 and HDFS.
 """
 
 import os

@@ -10,14 +10,12 @@ import json
 import select
 import sys
 import time
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from rekindle import protocol
-from rekindle.coordination import directive_acceptance
-from rekindle.coordination.directive_acceptance import AcceptedDirectives
-from rekindle.model import topology as graph
-from rekindle.model.settings import Policy
-from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     Acknowledgement,
     CheckpointReport,
@@ -28,13 +26,37 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle_spark.control.sidecar_client import SidecarClient
+
+
+def either(new: str, old: str) -> Any:
+    """A module, or MODULE:NAME of one, by its name now or by that of the release before."""
+    for name in (new, old):
+        module, _, attribute = name.partition(":")
+        with suppress(ModuleNotFoundError):
+            found = import_module(module)
+            return getattr(found, attribute) if attribute else found
+    raise ImportError(f"this release has neither {new} nor {old}")
+
+
+directive_acceptance = either(
+    "rekindle.coordination.directive_acceptance", "rekindle.coordination.following"
+)
+AcceptedDirectives = either(
+    "rekindle.coordination.directive_acceptance:AcceptedDirectives",
+    "rekindle.coordination.following:Following",
+)
+graph = either("rekindle.model.topology", "rekindle.topology")
+TopologyOperator = either("rekindle.model.topology:TopologyOperator", "rekindle.topology:Operator")
+Policy = either("rekindle.model.settings:Policy", "rekindle.settings:Policy")
+SidecarClient = either(
+    "rekindle_spark.control.sidecar_client:SidecarClient", "rekindle_spark.sidecar:Sidecar"
+)
 
 NODES = ("n1", "n2", "n3")
-TOPOLOGY = Topology(
+TOPOLOGY = graph.Topology(
     operators=(TopologyOperator("source", 2), TopologyOperator("counts", 2)),
     edges=(("source", "counts"),),
-    queries=(Query("busiest", "counts", 4),),
+    queries=(graph.Query("busiest", "counts", 4),),
 )
 LOOK_SECONDS, REPORT_SECONDS = 0.05, 1.0
 

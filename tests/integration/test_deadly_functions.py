@@ -7,21 +7,21 @@ import deadly
 from application import Application, compare, kill_host
 
 Prepare = Callable[..., Application]
-RUNTIME = {"rows_per_second": 600, "function_seconds_max": 2, "host_memory_mib_max": 200}
+RUNTIME = {"rows_per_second": 600, "function_seconds_max": 4, "host_memory_mib_max": 200}
 LETTER_COLUMNS = ["dead_letter_step", "dead_letter_epoch", "dead_letter_error"]
 # Two at a time: what is said of each once it has stopped.
 HARMS = (
     {
         "segfault": "ended its process with SIGSEGV",
-        "loop": "took longer than 2 s",
+        "loop": "took longer than 4 s",
     },
     {
         "exit": "ended its process with exit code 0",
-        "regex": "took longer than 2 s",
+        "regex": "took longer than 4 s",
     },
     {
         "kill": "ended its process with SIGKILL",
-        "deadlock": "took longer than 2 s",
+        "deadlock": "took longer than 4 s",
     },
     {"memory": r"used more than \d+ MiB of memory"},
 )

@@ -31,7 +31,10 @@ SESSION_SECONDS = "4"
 # What a machine with much else to do needs; two seconds are usual.
 WAIT_SECONDS_MAX = 240.0
 PARTITIONS = {"source/0", "source/1", "counts/0", "counts/1"}
-SIDECAR = "from rekindle_sidecar.sidecar_main import main; main()"
+SIDECARS = {
+    NOW: "from rekindle_sidecar.sidecar_main import main; main()",
+    BEFORE: "from rekindle_sidecar.container import main; main()",
+}
 COORDINATORS = {NOW: "rekindle_cli", BEFORE: "rekindle_local"}
 
 
@@ -108,7 +111,7 @@ class World:
         return self.releases.start(
             release,
             "-c",
-            SIDECAR,
+            SIDECARS[release],
             log=self.folder / "sidecar.log",
             REKINDLE_ZOOKEEPER=self.zookeeper.connect_string,
             REKINDLE_NAMESPACE="team",

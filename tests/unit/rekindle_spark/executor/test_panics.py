@@ -261,7 +261,10 @@ THREADS = {
     ("stack_sampler.py", "self._run"): "only where REKINDLE_PROFILE asks for it",
     ("sandbox.py", "self._start_each"): "test_the_thread_that_starts_sandboxes_outlives_a_panic",
     ("host_socket.py", "self._run"): "test_a_thread_that_serves_outlives_a_panic",
-    ("state_files.py", "self._write_all"): "test_the_thread_of_checkpoints_outlives_a_panic_anywhere",
+    (
+        "state_files.py",
+        "self._write_all",
+    ): "test_the_thread_of_checkpoints_outlives_a_panic_anywhere",
 }
 
 
