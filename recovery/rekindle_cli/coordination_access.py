@@ -20,7 +20,14 @@ from rekindle.coordination.query_explanation import near
 from rekindle.model.errors import InputError, RunError
 from rekindle.protocol import Orders, PriorityOverride, TopologyReport, store_paths
 from rekindle.protocol.store_paths import Place
-from rekindle_zookeeper import Conflict, Connection, StoreUnreachable, connect
+from rekindle_zookeeper import (
+    Conflict,
+    Connection,
+    Encryption,
+    StoreUnreachable,
+    connect,
+    speaks_tls,
+)
 
 ATTEMPTS_MAX = 10
 # Where ZooKeeper listens without a port, and how long to look for why nothing answers there.
@@ -41,42 +48,69 @@ SecretFile = Annotated[
     Path | None,
     typer.Option(help="File with the store's secret.", show_default="none: the store is open"),
 ]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="REKINDLE_CA_FILE",
+        help="File with the authorities of the servers' certificates, in PEM: speak TLS.",
+        show_default="none: plain text",
+    ),
+]
 Application = Annotated[str, typer.Argument(metavar="NAMESPACE/APP", help="The application.")]
 
 
 @contextmanager
 def opened(
-    hosts: str, secret_file: Path | None, session_seconds: float = 10.0
+    hosts: str,
+    secret_file: Path | None,
+    ca_file: Path | None = None,
+    session_seconds: float = 10.0,
 ) -> Iterator[Connection]:
     """A connection that is closed in the end.
 
-    Raises InputError where none of the servers has ever answered, as for a name that is wrong.
+    Raises InputError where none of the servers has ever answered, as for a name that is wrong or a
+    certificate that cannot be trusted.
     """
     _hush()
-    connection = connect(hosts, secret_file=secret_file, session_seconds=session_seconds)
+    encryption = Encryption.of(ca_file)
+    connection = connect(
+        hosts, secret_file=secret_file, encryption=encryption, session_seconds=session_seconds
+    )
     try:
         yield connection
     except StoreUnreachable as error:
         if connection.session is not None:
             raise
+        what, remedy = _why(hosts, encryption)
         raise InputError(
-            where=f"ZooKeeper servers {hosts[:200]!r}",
-            what=f"cannot be reached ({_why(hosts)})",
-            remedy="name HOST:PORT of each server with --zookeeper, and see that they run",
+            where=f"ZooKeeper servers {hosts[:200]!r}", what=what, remedy=remedy
         ) from error
     finally:
         connection.close()
 
 
-def _why(hosts: str) -> str:
-    """What keeps the first of some servers from being reached, as far as the system knows."""
+def _why(hosts: str, encryption: Encryption | None) -> tuple[str, str]:
+    """What keeps the first of some servers from being reached, as far as the system knows, and what
+    to do."""
+    name_them = "name HOST:PORT of each server with --zookeeper, and see that they run"
+    if encryption is not None and encryption.trouble is not None:
+        return f"cannot be trusted: {encryption.trouble.what}", encryption.trouble.remedy
     host, _, port = hosts.partition(",")[0].rpartition(":")
     host, port = (host, port) if host else (port, str(ZOOKEEPER_PORT))
+    address = (host.strip("[]"), int(port))
     try:
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        socket.create_connection(address, ANSWER_SECONDS).close()
     except OSError as error:
-        return error.strerror or str(error) or type(error).__name__
-    return "something answers there, and it does not speak as ZooKeeper does"
+        return (
+            f"cannot be reached ({error.strerror or str(error) or type(error).__name__})",
+            name_them,
+        )
+    if encryption is None and speaks_tls(address, ANSWER_SECONDS):
+        return "speak TLS", "give the file with their authority by --ca-file"
+    return (
+        "cannot be reached (something answers there, and it does not speak as ZooKeeper does)",
+        name_them,
+    )
 
 
 def _hush() -> None:

@@ -64,7 +64,9 @@ Store = Annotated[
 ]
 
 
-def load(what: str | None, zookeeper: str | None, secret_file: Path | None) -> CoordinationState:
+def load(
+    what: str | None, zookeeper: str | None, secret_file: Path | None, ca_file: Path | None = None
+) -> CoordinationState:
     """The steady state of `what`: a file or a report's directory where there is one, else an
     application of the store. Raises InputError that names place and remedy."""
     if what is None:
@@ -76,7 +78,7 @@ def load(what: str | None, zookeeper: str | None, secret_file: Path | None) -> C
         )
     path = Path(what)
     if zookeeper is not None and not path.exists():
-        return _of_application(what, zookeeper, secret_file)
+        return _of_application(what, zookeeper, secret_file, ca_file)
     if path.is_dir():
         path = path / steady_state.FILE
     try:
@@ -91,10 +93,12 @@ def load(what: str | None, zookeeper: str | None, secret_file: Path | None) -> C
     return steady_state.parse(content, str(path), clock=time.monotonic)
 
 
-def _of_application(name: str, zookeeper: str, secret_file: Path | None) -> CoordinationState:
+def _of_application(
+    name: str, zookeeper: str, secret_file: Path | None, ca_file: Path | None
+) -> CoordinationState:
     from rekindle_coordinator.status_reader import StatusReader
 
-    with coordination_access.opened(zookeeper, secret_file) as connection:
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
         place = coordination_access.find(connection, name)
         view = StatusReader(connection).view(place)
     state = None if view is None else case_of(view, time.time(), clock=time.monotonic).state

@@ -30,12 +30,18 @@ class LocalZookeeper(DaemonGroup):
     """A context manager: inside, all servers serve; after it, no process is left.
 
     `servers` is their number; they are called 1 to that. `directory` takes logs, configuration and
-    data, `heap_megabytes` bounds the heap of each server. Raises `InputError` for a setting out of
-    range.
+    data, `heap_megabytes` bounds the heap of each server. With `certificate`, a PEM file with key
+    and chain for the loopback hosts, clients reach all by TLS; servers read a file that has
+    changed. Raises `InputError` for a setting out of range.
     """
 
     def __init__(
-        self, *, directory: Path, servers: int = 1, heap_megabytes: int = HEAP_MEGABYTES
+        self,
+        *,
+        directory: Path,
+        servers: int = 1,
+        heap_megabytes: int = HEAP_MEGABYTES,
+        certificate: Path | None = None,
     ) -> None:
         if servers not in SIZES:
             raise InputError(
@@ -50,6 +56,7 @@ class LocalZookeeper(DaemonGroup):
         self.servers = tuple(range(1, servers + 1))
         self.directory = directory.absolute()
         self._heap_megabytes = heap_megabytes
+        self._certificate = None if certificate is None else certificate.absolute()
         self._owner = os.getpid()
         self._held = ExitStack()
         self._watcher: ProcessReaper | None = None
@@ -74,7 +81,9 @@ class LocalZookeeper(DaemonGroup):
         up; then nothing is left running.
         """
         self._distribution = spark_distribution.find_distribution()
-        self._class_path = zookeeper_server.find_class_path(self._distribution)
+        self._class_path = zookeeper_server.find_class_path(
+            self._distribution, tls=self._certificate is not None
+        )
         self.logs.mkdir(parents=True, exist_ok=True)
         atexit.register(self.close)
         try:
@@ -176,8 +185,11 @@ class LocalZookeeper(DaemonGroup):
 
     def _make_member(self, number: int) -> ZookeeperServer:
         host = f"127.0.1.{number}"
-        ports = [self._hold_port(host) for _ in range(3)]
-        return ZookeeperServer(number, self.directory / f"server-{number}", host, *ports)
+        client, follower, vote, secure = (self._hold_port(host) for _ in range(4))
+        folder = self.directory / f"server-{number}"
+        return ZookeeperServer(
+            number, folder, host, client, follower, vote, secure, self._certificate
+        )
 
     def _hold_port(self, host: str) -> int:
         try:

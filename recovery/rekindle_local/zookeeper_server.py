@@ -52,12 +52,27 @@ _JARS = (
     "metrics-core-*.jar",
     "snappy-java-*.jar",
 )
+# Besides, for TLS.
+_TLS_JARS = tuple(
+    f"netty-{part}-[0-9]*.jar"
+    for part in (
+        "buffer",
+        "codec-base",
+        "common",
+        "handler",
+        "resolver",
+        "transport",
+        "transport-classes-epoll",
+        "transport-native-unix-common",
+    )
+)
 _STATUS = re.compile(r"^Zxid: 0x([0-9a-f]+)\s*^Mode: (\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperServer:
-    """A server: `number` is its `myid`; it has ports for clients, for followers and for votes."""
+    """A server: `number` is its `myid`; it has ports for clients, for followers and for votes. With
+    `certificate`, a PEM file with key and chain, it serves TLS on `secure_port`."""
 
     number: int
     directory: Path
@@ -65,6 +80,8 @@ class ZookeeperServer:
     client_port: int
     follower_port: int
     vote_port: int
+    secure_port: int = 0
+    certificate: Path | None = None
 
     @property
     def configuration(self) -> Path:
@@ -76,7 +93,9 @@ class ZookeeperServer:
 
     @property
     def client_address(self) -> str:
-        return f"{self.host}:{self.client_port}"
+        """Where clients reach it: by TLS where it has a certificate."""
+        port = self.client_port if self.certificate is None else self.secure_port
+        return f"{self.host}:{port}"
 
     def ask(self, word: str) -> str:
         """The answer to a four-letter word; empty when there is none within 2 s."""
@@ -116,6 +135,19 @@ def configure(server: ZookeeperServer, ensemble: Sequence[ZookeeperServer]) -> N
         "clientPortAddress": server.host,
         "clientPort": server.client_port,
     }
+    if server.certificate is not None:
+        settings |= {
+            "secureClientPortAddress": server.host,
+            "secureClientPort": server.secure_port,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.clientAuth": "none",
+            "ssl.keyStore.type": "PEM",
+            "ssl.keyStore.location": server.certificate,
+            # Clients show none; but without it each connection is a warning in the log.
+            "ssl.trustStore.type": "PEM",
+            "ssl.trustStore.location": server.certificate,
+            "client.certReload": "true",
+        }
     if len(ensemble) > 1:
         for peer in ensemble:
             settings[f"server.{peer.number}"] = f"{peer.host}:{peer.follower_port}:{peer.vote_port}"
@@ -125,10 +157,11 @@ def configure(server: ZookeeperServer, ensemble: Sequence[ZookeeperServer]) -> N
     server.configuration.write_text("".join(lines), encoding="ascii")
 
 
-def find_class_path(distribution: Distribution) -> str:
+def find_class_path(distribution: Distribution, *, tls: bool = False) -> str:
     """The class path of a server. Raises `InputError` when the wheel lacks a jar of it."""
     folder = distribution.spark_home / "jars"
-    found = {pattern: sorted(folder.glob(pattern)) for pattern in _JARS}
+    patterns = (*_JARS, *(_TLS_JARS if tls else ()))
+    found = {pattern: sorted(folder.glob(pattern)) for pattern in patterns}
     for pattern, jars in found.items():
         if not jars:
             raise InputError(

@@ -5,6 +5,7 @@
     REKINDLE_APPLICATION       its name
     REKINDLE_SIDECAR_SOCKET    where the driver finds it
     REKINDLE_SECRET_FILE       holds the secret that opens the store; may be left out
+    REKINDLE_CA_FILE           holds the authorities of its servers' certificates; none: plain text
     REKINDLE_SESSION_SECONDS   a driver that is silent for so long counts as gone, 10
     REKINDLE_METRICS_PORT      serves metrics and health there; may be left out
     REKINDLE_METRICS_HOST      the address of that port, 127.0.0.1
@@ -59,6 +60,7 @@ def _options(environment: Environment) -> SidecarOptions:
         application=_needed(environment, "REKINDLE_APPLICATION"),
         socket=_needed(environment, "REKINDLE_SIDECAR_SOCKET"),
         secret_file=environment.get("REKINDLE_SECRET_FILE") or None,
+        ca_file=environment.get("REKINDLE_CA_FILE") or None,
         session_seconds=_session_seconds(environment),
         host=environment.get("REKINDLE_METRICS_HOST") or "127.0.0.1",
         port=_port(port) if port else None,

@@ -24,7 +24,7 @@ from rekindle_sidecar import http_api, json_log, unix_socket
 from rekindle_sidecar.sidecar_options import SidecarOptions
 from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_sidecar.store_sync import StoreSync
-from rekindle_zookeeper import Connection
+from rekindle_zookeeper import Connection, Encryption
 
 # a handler that is about to answer may do so; long polls are answered at once
 SHUTDOWN_SECONDS = 1.0
@@ -38,11 +38,12 @@ def serve(options: SidecarOptions) -> None:
     path = Path(options.socket)
     if options.secret_file is not None:
         rekindle_zookeeper.read_secret(Path(options.secret_file))
+    encryption = Encryption.of(None if options.ca_file is None else Path(options.ca_file))
     msgspec_warmup.work_out()
     listener = unix_socket.listen(path)
     inode = path.stat().st_ino
     try:
-        asyncio.run(_serve(options, place, listener))
+        asyncio.run(_serve(options, place, encryption, listener))
     finally:
         listener.close()
         unix_socket.remove(path, inode)
@@ -50,14 +51,20 @@ def serve(options: SidecarOptions) -> None:
 
 
 async def _serve(
-    options: SidecarOptions, place: store_paths.Place, listener: socket.socket
+    options: SidecarOptions,
+    place: store_paths.Place,
+    encryption: Encryption | None,
+    listener: socket.socket,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     desk = SidecarSession(place, options.session_seconds, clock=loop.time, wall_clock=time.time)
-    async with _connected(options) as connection, _serving(desk, listener, options):
+    async with (
+        _connected(options, encryption) as connection,
+        _serving(desk, listener, options),
+    ):
         tender = StoreSync(connection, desk)
         rounds = asyncio.create_task(tender.run())
         json_log.tell("started", place=str(place), socket=options.socket)
@@ -73,10 +80,13 @@ async def _serve(
 
 
 @contextlib.asynccontextmanager
-async def _connected(options: SidecarOptions) -> AsyncIterator[Connection]:
+async def _connected(
+    options: SidecarOptions, encryption: Encryption | None
+) -> AsyncIterator[Connection]:
     connection = rekindle_zookeeper.connect(
         options.zookeeper,
         secret_file=None if options.secret_file is None else Path(options.secret_file),
+        encryption=encryption,
         session_seconds=options.session_seconds,
     )
     try:

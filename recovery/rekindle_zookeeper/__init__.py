@@ -2,6 +2,7 @@
 
     zookeeper_connection  `connect`, `check_hosts`, and Connection: all that callers use
     sessions              one kazoo client after the other, and the meaning of its errors
+    encryption            TLS to the servers, by authorities that are read again
     chunked_records       records as a whole: read, and written on conditions
     transactions          the steps of a transaction
     record_chunks         records that are too large for one message, in pieces
@@ -20,6 +21,7 @@ Why: docs/decisions/0022-the-zookeeper-client-is-a-package.md.
 
 from rekindle_zookeeper.acl import Credential, derive, read_secret, to_text
 from rekindle_zookeeper.elections import Election
+from rekindle_zookeeper.encryption import Encryption, open_socket, speaks_tls
 from rekindle_zookeeper.namespaces import NamespaceQuota, Namespaces
 from rekindle_zookeeper.zookeeper_connection import Connection, check_hosts, connect
 from rekindle_zookeeper.zookeeper_errors import Conflict, StoreUnreachable
@@ -29,12 +31,15 @@ __all__ = [
     "Connection",
     "Credential",
     "Election",
+    "Encryption",
     "NamespaceQuota",
     "Namespaces",
     "StoreUnreachable",
     "check_hosts",
     "connect",
     "derive",
+    "open_socket",
     "read_secret",
+    "speaks_tls",
     "to_text",
 ]

@@ -12,11 +12,15 @@ Waiting for sockets, as the ZooKeeper client does many times for each request.
 
 kazoo makes an epoll anew for each wait: five system calls, at each of which the thread gives up the
 interpreter and has to get it back. poll(2) is one. `sessions` hands it to the client.
+
+What TLS has read off the network and nobody has taken yet makes no socket readable, so it is asked
+for besides: kazoo would leave an answer that came together with another one until the next ping.
 """
 
 import contextlib
 import logging
 import select
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,13 +35,24 @@ from kazoo.security import ACL
 
 from rekindle.model.errors import RunError
 from rekindle_zookeeper.acl import Access
+from rekindle_zookeeper.encryption import Encryption
 from rekindle_zookeeper.zookeeper_errors import StoreUnreachable
 
 Files = list[Any]
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's own threads and queues, with another way to wait."""
+    """kazoo's own threads and queues, with another way to wait, and TLS by `encryption`."""
+
+    def __init__(self, encryption: Encryption | None = None) -> None:
+        super().__init__()
+        self._encryption = encryption
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """A socket to the server that kazoo names. Raises OSError."""
+        if self._encryption is None:
+            return super().create_connection(*args, **kwargs)
+        return self._encryption.connect(kwargs["address"], kwargs["hostname"], kwargs["timeout"])
 
     def select(
         self,
@@ -56,12 +71,23 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         poll = select.poll()
         for number, events in wanted.items():
             poll.register(number, events)
-        ready = dict(poll.poll(None if timeout is None else timeout * 1_000))
+        held = {file.fileno() for file in readers if _holds_data(file)}
+        wait = 0 if held else timeout
+        ready = dict(poll.poll(None if wait is None else wait * 1_000))
         return (
-            [file for file in readers if ready.get(file.fileno(), 0) & ~select.POLLOUT],
+            [
+                file
+                for file in readers
+                if file.fileno() in held or ready.get(file.fileno(), 0) & ~select.POLLOUT
+            ],
             [file for file in writers if ready.get(file.fileno(), 0) & ~select.POLLIN],
             [],
         )
+
+
+def _holds_data(file: Any) -> bool:
+    """Whether something can be read of it that has come already."""
+    return isinstance(file, ssl.SSLSocket) and file.pending() > 0
 
 
 RESTART_SECONDS = 1.0
@@ -100,6 +126,7 @@ class Sessions:
         access: Access,
         acl_of: Callable[[str], list[ACL]] | None = None,
         *,
+        encryption: Encryption | None = None,
         session_seconds: float,
         deadline_seconds: float,
         changed: Callable[[], None],
@@ -111,6 +138,7 @@ class Sessions:
         }
         self._access = access
         self._acl_of = acl_of
+        self._encryption = encryption
         self._changed = changed
         self.deadline_seconds = deadline_seconds
         self.session: int | None = None
@@ -125,7 +153,7 @@ class Sessions:
             **self._settings,
             auth_data=[] if credential is None else [credential.shown],
             default_acl=None if credential is None else credential.acl,
-            handler=PollingHandler(),
+            handler=PollingHandler(self._encryption),
             connection_retry=KazooRetry(**RETRY),
             command_retry=KazooRetry(**RETRY),
         )
@@ -241,6 +269,13 @@ class Sessions:
             timer.start()
 
     def _unreachable(self, where: str, why: str) -> StoreUnreachable:
+        trouble = None if self._encryption is None else self._encryption.trouble
+        if trouble is not None and not self.client.connected:
+            return StoreUnreachable(
+                where=f"coordination store: {where}",
+                what=f"no answer within {self.deadline_seconds:g} s: {trouble.what}",
+                remedy=trouble.remedy,
+            )
         return StoreUnreachable(
             where=f"coordination store: {where}",
             what=f"no answer within {self.deadline_seconds:g} s ({why})",

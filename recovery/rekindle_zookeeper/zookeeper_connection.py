@@ -21,6 +21,7 @@ from rekindle_zookeeper import transactions
 from rekindle_zookeeper.acl import Access
 from rekindle_zookeeper.chunked_records import ChunkedRecords
 from rekindle_zookeeper.elections import Election
+from rekindle_zookeeper.encryption import Encryption
 from rekindle_zookeeper.namespaces import Namespaces
 from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.watches import Watches, dispatch
@@ -71,6 +72,7 @@ def connect(
     *,
     secret: str | None = None,
     secret_file: Path | None = None,
+    encryption: Encryption | None = None,
     isolated: bool = False,
     session_seconds: float = 10.0,
     deadline_seconds: float = 5.0,
@@ -79,6 +81,7 @@ def connect(
     for them.
 
     The secret is a text, or that of a file, which is read again when it opens nothing any more.
+    Without `encryption` all crosses the network in plain text.
     With `isolated` it is the operator's, and its `namespaces` are kept apart. Raises InputError for
     hosts that are no such list, and for a file without a secret.
     """
@@ -91,6 +94,7 @@ def connect(
         hosts,
         access,
         namespaces,
+        encryption=encryption,
         session_seconds=session_seconds,
         deadline_seconds=deadline_seconds,
     )
@@ -110,7 +114,7 @@ def check_hosts(hosts: str) -> None:
 
 class Connection:
     """Kept for ever, over one session after the other, until it is closed. `namespaces` is None
-    unless they are kept apart through this connection."""
+    unless they are kept apart through this connection, `encryption` where there is no TLS."""
 
     def __init__(
         self,
@@ -118,6 +122,7 @@ class Connection:
         access: Access,
         namespaces: Namespaces | None,
         *,
+        encryption: Encryption | None = None,
         session_seconds: float,
         deadline_seconds: float,
     ) -> None:
@@ -127,11 +132,13 @@ class Connection:
             hosts,
             access,
             None if namespaces is None else namespaces.acl,
+            encryption=encryption,
             session_seconds=session_seconds,
             deadline_seconds=deadline_seconds,
             changed=self._changed,
         )
         self._records = ChunkedRecords(self._sessions, self._watches.of)
+        self.encryption = encryption
         self.namespaces = namespaces
         if namespaces is not None:
             namespaces.attach(self._sessions, self._records)

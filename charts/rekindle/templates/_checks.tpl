@@ -31,6 +31,28 @@ includes it, so nothing is installed.
 {{- if and .Release.IsUpgrade (eq (include "rekindle.storeWasOpen" .) "true") -}}
 {{- $wrong = append $wrong "the store of this release has been open: set store.open=true to leave it so, or close it, which needs more than a value (docs/install.md, \"From an open store to one with a secret\")" -}}
 {{- end -}}
+{{- if and (include "rekindle.tls" .) .Values.store.addresses (not .Values.store.authority.secret) -}}
+{{- $wrong = append $wrong "the servers in store.addresses are reached by TLS: name the Secret with the authorities of their certificates in store.authority.secret, or ask for plain text with store.plaintext=true" -}}
+{{- end -}}
+{{- if and .Values.store.authority.secret (or .Values.zookeeper.enabled (not (include "rekindle.tls" .))) -}}
+{{- $wrong = append $wrong "store.authority.secret is for the TLS of an existing ZooKeeper: set zookeeper.enabled=false without store.open and store.plaintext, or leave it out" -}}
+{{- end -}}
+{{- $tls := .Values.zookeeper.tls -}}
+{{- if and $tls.certManager $tls.secret -}}
+{{- $wrong = append $wrong "zookeeper.tls.certManager and zookeeper.tls.secret both give the servers a certificate: leave one of them out" -}}
+{{- end -}}
+{{- if and $tls.issuerRef (not $tls.certManager) -}}
+{{- $wrong = append $wrong "zookeeper.tls.issuerRef is for cert-manager: set zookeeper.tls.certManager=true, or leave it out" -}}
+{{- end -}}
+{{- if and (or $tls.certManager $tls.secret $tls.plaintextPort) (not (and .Values.zookeeper.enabled (include "rekindle.tls" .))) -}}
+{{- $wrong = append $wrong "zookeeper.tls is of the chart's own ZooKeeper with TLS: set zookeeper.enabled=true without store.open and store.plaintext, or leave certManager, secret and plaintextPort out" -}}
+{{- end -}}
+{{- if and .Release.IsUpgrade (eq (include "rekindle.storeWasPlain" .) "true") -}}
+{{- $wrong = append $wrong "the store of this release has been without TLS: set zookeeper.tls.plaintextPort=true until all drivers have been started again, or store.plaintext=true to leave it so (docs/install.md, \"From plain text to TLS\")" -}}
+{{- end -}}
+{{- if and .Release.IsUpgrade (eq (include "rekindle.serversWerePlain" .) "true") -}}
+{{- $wrong = append $wrong "the servers of this release speak to each other in plain text, and cannot change that one by one: set zookeeper.tls.betweenServers=false, or stop them for the upgrade (docs/install.md, \"From plain text to TLS\")" -}}
+{{- end -}}
 {{- toJson $wrong -}}
 {{- end }}
 
@@ -42,6 +64,28 @@ includes it, so nothing is installed.
 {{- if not (has "--store-secret-file=/run/secrets/rekindle/store/secret" $arguments) -}}
 true
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Whether drivers that run may know port 2181 alone, and it would be closed. */}}
+{{- define "rekindle.storeWasPlain" -}}
+{{- if and (include "rekindle.tls" .) .Values.zookeeper.enabled (not .Values.zookeeper.tls.plaintextPort) -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace "rekindle-operator" -}}
+{{- if not (regexMatch "--(issue-store-certificate|store-ca-file)" (join " " (first .spec.template.spec.containers).args)) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Whether servers run that would not understand one that has been replaced. */}}
+{{- define "rekindle.serversWerePlain" -}}
+{{- if and (include "rekindle.tls" .) .Values.zookeeper.enabled .Values.zookeeper.tls.betweenServers (gt (int .Values.zookeeper.replicas) 1) -}}
+{{- $servers := lookup "apps/v1" "StatefulSet" .Release.Namespace "rekindle-zookeeper" -}}
+{{- $files := lookup "v1" "ConfigMap" .Release.Namespace "rekindle-zookeeper" -}}
+{{- if and $servers (gt (int (dig "spec" "replicas" 0 $servers)) 0) (not (contains "sslQuorum=true" (dig "data" "zoo.cfg" "" $files))) -}}
+true
 {{- end -}}
 {{- end -}}
 {{- end }}
@@ -136,6 +180,10 @@ true
       (list "zookeeper.sparkHome" .Values.zookeeper.sparkHome "^/" "/opt/spark")
       (list "priorityClass.name" .Values.priorityClass.name $name "rekindle")
       (list "store.secret.name" .Values.store.secret.name $name "rekindle-store")
+      (list "store.authority.secret" .Values.store.authority.secret $name "zookeeper-authority")
+      (list "zookeeper.tls.secret" .Values.zookeeper.tls.secret $name "zookeeper-tls")
+      (list "zookeeper.tls.duration" .Values.zookeeper.tls.duration $duration "2160h")
+      (list "zookeeper.tls.renewBefore" .Values.zookeeper.tls.renewBefore $duration "720h")
       (list "webhook.certificates.duration" $certificates.duration $duration "2160h")
       (list "webhook.certificates.renewBefore" $certificates.renewBefore $duration "720h")
       (list "monitoring.serviceMonitor.interval" .Values.monitoring.serviceMonitor.interval $duration "15s")

@@ -13,6 +13,9 @@ would say so after everything else has been made. Messages are those of crds/rec
 {{- if dig "sidecar" "store" "secretRef" dict $spec -}}
 {{- $store = omit $store "secretRef" -}}
 {{- end -}}
+{{- if and (include "rekindle.tls" .) (not (dig "sidecar" "store" "caSecretRef" dict $spec)) -}}
+{{- $_ := set $store "caSecretRef" (dict "name" "rekindle-credential" "key" "ca.crt") -}}
+{{- end -}}
 {{- $spec = merge $spec (dict "sidecar" (dict "store" $store)) -}}
 {{- end -}}
 {{- toJson $spec -}}

@@ -36,7 +36,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if .Values.zookeeper.enabled -}}
 {{- $servers := list -}}
 {{- range $ordinal := until (int .Values.zookeeper.replicas) -}}
-{{- $servers = append $servers (printf "%s:2181" (include "rekindle.server" (list $ $ordinal))) -}}
+{{- $servers = append $servers (printf "%s:%s" (include "rekindle.server" (list $ $ordinal)) (ternary "2281" "2181" (eq (include "rekindle.tls" $) "true"))) -}}
 {{- end -}}
 {{- join "," $servers -}}
 {{- else -}}
@@ -51,6 +51,36 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- else if not .Values.store.open -}}
 rekindle-store
 {{- end -}}
+{{- end }}
+
+{{/* Whether all speak TLS to the store: unless an open one or plain text was asked for. */}}
+{{- define "rekindle.tls" -}}
+{{- if not (or .Values.store.open .Values.store.plaintext) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* Whether the operator makes the certificate of the chart's servers. */}}
+{{- define "rekindle.issuesStoreCertificate" -}}
+{{- $tls := .Values.zookeeper.tls -}}
+{{- if and (include "rekindle.tls" .) .Values.zookeeper.enabled (not (or $tls.certManager $tls.secret)) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* The Secret with the certificate of the chart's servers; that of the operator is StoreCertificate's. */}}
+{{- define "rekindle.serverSecret" -}}
+{{- $tls := .Values.zookeeper.tls -}}
+{{- if $tls.secret -}}
+{{- $tls.secret -}}
+{{- else -}}
+{{- ternary "rekindle-zookeeper-certificate" "rekindle-zookeeper-tls" $tls.certManager -}}
+{{- end -}}
+{{- end }}
+
+{{/* Its key with the authorities: the operator keeps several while it changes them. */}}
+{{- define "rekindle.authorityKey" -}}
+{{- ternary "trusted-ca.crt" "ca.crt" (eq (include "rekindle.issuesStoreCertificate" .) "true") -}}
 {{- end }}
 
 {{/* Host name of one server of ZooKeeper: (list . ordinal). */}}

@@ -21,6 +21,7 @@ PROTECTED: Final = "Protected"
 QUERIES_RUNNING: Final = "QueriesRunning"
 COORDINATION_AT_RISK: Final = "CoordinationAtRisk"
 DOMAIN_LOSS_SURVIVED: Final = "DomainLossSurvived"
+STORE_ENCRYPTED: Final = "StoreEncrypted"
 STORE_SECURED: Final = "StoreSecured"
 CONFIRMED: Final = "Confirmed"
 APPROVED: Final = "Approved"
@@ -54,6 +55,8 @@ class ResourceReason(Explained):
     STORE_HAS_SECRET = "store-has-secret", "drivers of the class reach the store with a secret"
     NAMESPACES_APART = "namespaces-apart", "each namespace has a credential for its records alone"
     STORE_OPEN = "store-open", "whoever reaches the store reads and writes all records"
+    STORE_TLS = "store-tls", "drivers of the class reach the store by TLS"
+    STORE_PLAINTEXT = "store-plaintext", "the way to the store is not encrypted"
 
 
 class Condition(Value, frozen=True):

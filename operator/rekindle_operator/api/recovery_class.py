@@ -27,6 +27,8 @@ from rekindle_operator.api.recovery_policy import Approval, NodeCount, Percent
 PROVIDERS_LENGTH_MAX = 200
 # The Secret that the operator makes in each namespace, for classes whose drivers are to have it.
 CREDENTIAL_SECRET, CREDENTIAL_KEY = "rekindle-credential", "secret"
+# In it, the authorities of the certificates of the store's servers.
+AUTHORITY_KEY = "ca.crt"
 
 Certainty = Literal[
     "ShutdownTaint", "NodeClaimGone", "MachineGone", "SelfNodeRemediation", "Approval"
@@ -104,11 +106,20 @@ class SecretReference(Value, frozen=True):
     key: Name = "secret"
 
 
+class AuthorityReference(Value, frozen=True):
+    """A key of a Secret in the driver's namespace: authorities of the servers' certificates."""
+
+    name: Name
+    key: Name = AUTHORITY_KEY
+
+
 class StoreSpec(Value, frozen=True):
-    """HOST:PORT of each server of the coordination store, and where its password is."""
+    """HOST:PORT of each server of the coordination store, where its password is, and whose
+    certificates its servers have; without authorities there is no TLS."""
 
     addresses: Annotated[tuple[Address, ...], msgspec.Meta(min_length=1, max_length=9)]
     secret_ref: SecretReference | None = None
+    ca_secret_ref: AuthorityReference | None = None
 
 
 class SidecarSpec(Value, frozen=True):
@@ -162,6 +173,12 @@ class ClassSpec(Value, frozen=True):
         """Whether drivers of the class reach the coordination store with a secret."""
         store = None if self.sidecar is None else self.sidecar.store
         return store is not None and store.secret_ref is not None
+
+    @property
+    def has_store_tls(self) -> bool:
+        """Whether drivers of the class reach the coordination store by TLS."""
+        store = None if self.sidecar is None else self.sidecar.store
+        return store is not None and store.ca_secret_ref is not None
 
     @property
     def has_credentials(self) -> bool:

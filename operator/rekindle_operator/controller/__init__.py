@@ -14,4 +14,5 @@ namespace_credentials  credentials of the store, and the rights of each namespac
 operator_metrics       what is counted
 operator_reader        what the console shows: Recoveries beside what a coordinator knows
 log_capture            what libraries say, as lines of the log
+store_certificate      the certificate of the store's servers, where the operator makes it
 """

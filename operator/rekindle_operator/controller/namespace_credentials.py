@@ -9,6 +9,7 @@ reads it is let in. A namespace that is being deleted gets nothing more.
 """
 
 import base64
+import hashlib
 import math
 import threading
 import time
@@ -23,7 +24,7 @@ from rekindle.model.errors import InputError, RekindleError
 from rekindle.protocol import Orders, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.api.recovery_class import CREDENTIAL_KEY, CREDENTIAL_SECRET
+from rekindle_operator.api.recovery_class import AUTHORITY_KEY, CREDENTIAL_KEY, CREDENTIAL_SECRET
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -59,7 +60,8 @@ class _Step:
 
 @dataclass(slots=True)
 class NamespaceCredentials:
-    """`start` it once everything has been seen; `note` is called by the deciding thread."""
+    """`start` it once everything has been seen; `note` is called by the deciding thread.
+    `authorities` are those of the servers' certificates, in PEM, where there is TLS."""
 
     settings: CredentialSettings
     connection: Connection
@@ -68,6 +70,7 @@ class NamespaceCredentials:
     known: ClusterView
     log: Log
     acts: Callable[[], bool]
+    authorities: Callable[[], str] | None = None
     _drivers: dict[Place, str] = field(default_factory=dict)
     _wanted: frozenset[str] = frozenset()
     _identities: dict[str, str] = field(default_factory=dict)
@@ -132,10 +135,12 @@ class NamespaceCredentials:
         uids: dict[str, list[str]] = {namespace: [] for namespace in sorted(wanted)}
         for place, uid in sorted(drivers.items()):
             uids[place.namespace].append(uid)
+        authorities = self._known_authorities()
         for namespace, found in uids.items():
             # A Secret that is not there keeps a driver from starting: looked at for each new one.
             issue = partial(self._issue, namespace)
-            self._keep(namespace, " ".join(found), issue, now, again_seconds=AGAIN_SECONDS)
+            version = " ".join((authorities, *found))
+            self._keep(namespace, version, issue, now, again_seconds=AGAIN_SECONDS)
         for place, uid in drivers.items():
             if place.namespace in self._identities:
                 self._keep(str(place), uid, partial(self._secure, place, uid), now)
@@ -211,11 +216,20 @@ class NamespaceCredentials:
         credential = derive(settings.secret, namespace, identity, settings.generation)
         self.namespaces.admit(namespace, credential, settings.quota)
         path = path_of(object_kinds.SECRETS, namespace, CREDENTIAL_SECRET)
-        body = _body(namespace, credential)
+        authorities = None if self.authorities is None else self.authorities()
+        body = _body(namespace, credential, authorities)
         self.api.patch(f"{path}?fieldManager={OWNER}&force=true", body, APPLY)
         if self._identities.get(namespace) != identity:
             self._identities[namespace] = identity
             self.log.write("credential-issued", namespace=namespace, generation=settings.generation)
+
+    def _known_authorities(self) -> str:
+        """A word that is another one for other authorities."""
+        try:
+            found = "" if self.authorities is None else self.authorities()
+        except RekindleError:  # whoever needs them says so
+            found = ""
+        return hashlib.sha256(found.encode()).hexdigest()
 
     def _secure(self, place: Place, uid: str) -> None:
         try:
@@ -235,8 +249,11 @@ class NamespaceCredentials:
             self.log.write("credentials-failed", of=what, text=text)
 
 
-def _body(namespace: str, credential: Credential) -> dict[str, Any]:
+def _body(namespace: str, credential: Credential, authorities: str | None) -> dict[str, Any]:
     """The Secret."""
+    texts = {CREDENTIAL_KEY: to_text(credential)}
+    if authorities is not None:
+        texts[AUTHORITY_KEY] = authorities
     return {
         "apiVersion": object_kinds.SECRETS.api_version,
         "kind": object_kinds.SECRETS.name,
@@ -246,5 +263,5 @@ def _body(namespace: str, credential: Credential) -> dict[str, Any]:
             "labels": {"app.kubernetes.io/managed-by": OWNER},
         },
         "type": "Opaque",
-        "data": {CREDENTIAL_KEY: base64.b64encode(to_text(credential).encode()).decode()},
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()},
     }

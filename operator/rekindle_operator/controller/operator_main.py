@@ -40,6 +40,22 @@ StoreSecretFile = Annotated[
         show_default="none: the store is open",
     ),
 ]
+StoreCaFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}STORE_CA_FILE",
+        help="File with the authorities of the servers' certificates, in PEM: speak TLS.",
+        show_default="none: plain text",
+    ),
+]
+IssueStoreCertificate = Annotated[
+    bool,
+    typer.Option(
+        "--issue-store-certificate/--no-issue-store-certificate",
+        envvar=f"{PREFIX}ISSUE_STORE_CERTIFICATE",
+        help="Whether the operator makes and renews the servers' certificate: speak TLS.",
+    ),
+]
 NamespaceCredentials = Annotated[
     bool,
     typer.Option(
@@ -231,6 +247,8 @@ ConsoleHost = Annotated[
 def operate(
     store: Store,
     store_secret_file: StoreSecretFile = None,
+    store_ca_file: StoreCaFile = None,
+    issue_store_certificate: IssueStoreCertificate = False,
     namespace_credentials: NamespaceCredentials = False,
     credential_generation: CredentialGeneration = 1,
     lock_store_root: LockStoreRoot = False,

@@ -113,6 +113,11 @@ class OperatorMetrics(Metrics):
         self.server_waiting = self._own(
             "store_server_requests_waiting", "Requests that wait at a server of the store", "server"
         )
+        self.server_certificate_ends = self._own(
+            "store_server_certificate_ends_timestamp_seconds",
+            "When the certificate of a server of the store ends",
+            "server",
+        )
 
     @property
     def trouble(self) -> str:
@@ -139,6 +144,7 @@ class OperatorMetrics(Metrics):
             (self.server_disk, "disk_bytes"),
             (self.server_data, "data_bytes"),
             (self.server_waiting, "requests_waiting"),
+            (self.server_certificate_ends, "certificate_ends"),
         ):
             gauge.clear()
             for server, figures in servers.items():

@@ -30,12 +30,16 @@ class OperatorOptions:
 
     With `namespace_credentials` each namespace gets a credential of the store, and a quota there;
     another `credential_generation` makes all anew. With `lock_store_root` the store is ours alone.
+    TLS to the store is by the authorities of `store_ca_file`, or by those of a certificate for its
+    servers that the operator makes itself (`issue_store_certificate`); with neither there is none.
     With `fencing_approvals` the API server lets only those approve of fencing who may.
     """
 
     store: str
     namespace: str
     store_secret_file: Path | None = None
+    store_ca_file: Path | None = None
+    issue_store_certificate: bool = False
     namespace_credentials: bool = False
     credential_generation: int = 1
     lock_store_root: bool = False
@@ -67,6 +71,13 @@ def check(options: OperatorOptions) -> None:
     if options.namespace_credentials and options.store_secret_file is None:
         remedy = "give the --store-secret-file from which they are made, or leave it out"
         _refuse("--namespace-credentials", "needs the store's secret", remedy)
+    if options.issue_store_certificate and options.store_ca_file is not None:
+        remedy = "leave one of them out"
+        _refuse(
+            "--store-ca-file",
+            "is of somebody else's, and --issue-store-certificate makes its own",
+            remedy,
+        )
     names = (
         ("--namespace", options.namespace, LABEL, "small letters, digits and - inside"),
         ("--lease-name", options.lease_name, NAME, "small letters, digits, - and . inside"),

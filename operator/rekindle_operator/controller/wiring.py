@@ -41,13 +41,14 @@ from rekindle_operator.controller.operator_metrics import (
     WatchedSource,
 )
 from rekindle_operator.controller.operator_options import OperatorOptions, check
+from rekindle_operator.controller.store_certificate import SECRET, StoreCertificate, hosts_of
 from rekindle_operator.controller.zookeeper_probe import ZookeeperProbe
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.detection.lease_poller import LeasePoller
 from rekindle_operator.policies.concurrency_limiter import Limiter
 from rekindle_operator.webhook.webhook_server import check_port
 from rekindle_operator.webhook.webhook_setup import WebhookSetup
-from rekindle_zookeeper import Connection, NamespaceQuota, connect, derive, read_secret
+from rekindle_zookeeper import Connection, Encryption, NamespaceQuota, connect, derive, read_secret
 
 CONNECTIONS = 32
 RETRY_SECONDS = 2.0
@@ -70,11 +71,14 @@ class RunningOperator:
     known: ClusterView
     shell: CoordinatorLoop
     credentials: NamespaceCredentials | None = None
+    certificate: StoreCertificate | None = None
     ending: bool = False
     began_at: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
         """See everything once, then decide until `stop` is called."""
+        if self.certificate is not None:
+            self.certificate.start()
         self.metrics.awaited = "policies, classes and Recoveries"
         self._await_census()
         if self.ending:
@@ -112,6 +116,8 @@ class RunningOperator:
     def close(self) -> None:
         """Give everything back."""
         self.admission.close()
+        if self.certificate is not None:
+            self.certificate.close()
         if self.credentials is not None:
             self.credentials.close()
         self.errands.stop()
@@ -150,18 +156,22 @@ def running(options: OperatorOptions, file: TextIO) -> Iterator[RunningOperator]
     check(options)
     msgspec_warmup.work_out()
     log, metrics = Log(file), OperatorMetrics()
+    by_file = Encryption.of(options.store_ca_file)
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
         stack.enter_context(log_capture.heard(log))
         client = stack.enter_context(api_client.connect(kubeconfig, connections=CONNECTIONS))
+        reader = Api(client)
+        certificate = _store_certificate(options, reader, log)
         connection = connect(
             options.store,
             secret_file=options.store_secret_file,
+            encryption=by_file if certificate is None else _encryption(certificate),
             isolated=options.namespace_credentials,
             session_seconds=options.store_session_seconds,
         )
         stack.callback(connection.close)
-        operator = _assembled(_Base(options, log, metrics, Api(client), connection))
+        operator = _assembled(_Base(options, log, metrics, reader, connection, certificate))
         stack.callback(operator.close)
         port = coordinator_health.serve(metrics, options.port)
         if options.webhook:
@@ -196,6 +206,7 @@ class _Base:
     metrics: OperatorMetrics
     reader: Api
     connection: Connection
+    certificate: StoreCertificate | None
 
 
 def _assembled(base: _Base) -> RunningOperator:
@@ -206,6 +217,8 @@ def _assembled(base: _Base) -> RunningOperator:
     renewals = LeasePoller(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = Api(reader.client, may_write=lambda: leadership.holds)
+    if base.certificate is not None:
+        base.certificate.api, base.certificate.acts = writer, lambda: leadership.holds
     soundings = _soundings(base)
     stopped: dict[Place, str] = {}
     contacts = DriverContacts(lambda: soundings.coordination, stopped)
@@ -245,6 +258,7 @@ def _assembled(base: _Base) -> RunningOperator:
         soundings=soundings,
         admission=admission,
         credentials=credentials,
+        certificate=base.certificate,
         known=known,
         shell=CoordinatorLoop(
             connection=base.connection,
@@ -290,9 +304,28 @@ def _credentials(
         secret, options.credential_generation, options.lock_store_root, quota
     )
     derive(secret, "", "", settings.generation)
+    encryption = base.connection.encryption
     return NamespaceCredentials(
-        settings, base.connection, namespaces, writer, known, base.log, lambda: leadership.holds
+        settings,
+        base.connection,
+        namespaces,
+        writer,
+        known,
+        base.log,
+        acts=lambda: leadership.holds,
+        authorities=None if encryption is None else encryption.authorities,
     )
+
+
+def _store_certificate(options: OperatorOptions, api: Api, log: Log) -> StoreCertificate | None:
+    """Where the operator makes it; whoever acts is told later."""
+    if not options.issue_store_certificate:
+        return None
+    return StoreCertificate(api, options.namespace, hosts_of(options.store), log)
+
+
+def _encryption(certificate: StoreCertificate) -> Encryption:
+    return Encryption(certificate.authorities, f"Secret {certificate.namespace}/{SECRET}")
 
 
 def _soundings(base: _Base) -> ZookeeperProbe:
@@ -302,6 +335,7 @@ def _soundings(base: _Base) -> ZookeeperProbe:
         options.store,
         options.identity,
         pause_seconds=options.store_session_seconds,
+        encryption=base.connection.encryption,
         figures=base.metrics.sounded,
     )
 

@@ -9,6 +9,7 @@ takes the newest answer. `coordination_risks` says what it means.
 
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from rekindle.model.errors import RekindleError
 from rekindle.protocol import store_paths
 from rekindle_operator.controller.coordination_risks import Coordination
-from rekindle_zookeeper import Connection
+from rekindle_zookeeper import Connection, Encryption, open_socket
 
 ANSWER_SECONDS_MAX = 2.0
 ANSWER_BYTES_MAX = 65_536
@@ -32,11 +33,13 @@ NOT_SERVING = b"not currently serving"
 @dataclass(frozen=True, slots=True)
 class ServerFigures:
     """What a server says of itself: bytes on its disk and of all records, and requests that wait
-    for it. None where it does not answer the question."""
+    for it; and when the certificate that it presents ends, in seconds since 1970. None where it
+    does not answer the question, and without TLS."""
 
     disk_bytes: int | None
     data_bytes: int | None
     requests_waiting: int | None
+    certificate_ends: float | None = None
 
 
 def _say_nothing(_: Mapping[str, ServerFigures]) -> None:
@@ -48,12 +51,13 @@ class ZookeeperProbe:
     """`hosts` are the servers of the store, as `connect` takes them; `identity` is this process.
     It rests for `pause_seconds` after each round: as long as a session lasts that says nothing, for
     until then a dead operator counts anyway. `figures` is called with those of all servers that
-    serve."""
+    serve; servers are asked by TLS with `encryption`."""
 
     connection: Connection
     hosts: str
     identity: str
     pause_seconds: float = 10.0
+    encryption: Encryption | None = None
     figures: Callable[[Mapping[str, ServerFigures]], None] = _say_nothing
     servers_up: int | None = None
     operators: int | None = None
@@ -77,9 +81,9 @@ class ZookeeperProbe:
 
     def sound(self) -> None:
         """Ask once."""
-        up = [server for server in self._servers if serves(server)]
+        up = [server for server in self._servers if serves(server, self.encryption)]
         self.servers_up = len(up)
-        self.figures({server: figures_of(server) for server in up})
+        self.figures({server: figures_of(server, self.encryption) for server in up})
         try:
             self.operators = self._count()
         except RekindleError:
@@ -108,23 +112,27 @@ class ZookeeperProbe:
         return max(len(operators), len(self.connection.children(store_paths.ELECTION)))
 
 
-def serves(server: str) -> bool:
+def serves(server: str, encryption: Encryption | None = None) -> bool:
     """Whether a server (HOST[:PORT]) answers, and does not say that it cannot serve.
 
     Where the question is not allowed the answer says so, and is one all the same.
     """
     try:
-        return NOT_SERVING not in _asked(server, QUESTION)
+        with _opened(server, encryption) as asked:
+            return NOT_SERVING not in _answer(asked, QUESTION)
     except OSError:
         return False
 
 
-def figures_of(server: str) -> ServerFigures:
+def figures_of(server: str, encryption: Encryption | None = None) -> ServerFigures:
     """What a server (HOST[:PORT]) says of itself; nothing where it may not be asked."""
     found: dict[str, int] = {}
+    ends: float | None = None
     for question in (DISK, FIGURES):
         try:
-            answer = _asked(server, question)
+            with _opened(server, encryption) as asked:
+                ends = _certificate_ends(asked)
+                answer = _answer(asked, question)
         except OSError:
             continue
         found |= {name.decode(): int(value) for name, value in _FIGURE.findall(answer)}
@@ -134,16 +142,26 @@ def figures_of(server: str) -> ServerFigures:
         disk_bytes=sum(sizes) if sizes else None,
         data_bytes=found.get("zk_approximate_data_size"),
         requests_waiting=found.get("zk_outstanding_requests"),
+        certificate_ends=ends,
     )
 
 
-def _asked(server: str, question: bytes) -> bytes:
-    """The answer of a server to a four-letter word. Raises OSError where there is none."""
+def _opened(server: str, encryption: Encryption | None) -> socket.socket:
+    """A connection to a server. Raises OSError."""
     host, _, port = server.rpartition(":") if _has_port(server) else (server, "", "")
     address = (host.strip("[]"), int(port or DEFAULT_PORT))
-    with socket.create_connection(address, timeout=ANSWER_SECONDS_MAX) as asked:
-        asked.sendall(question)
-        return b"".join(_received(asked))
+    return open_socket(address, encryption, ANSWER_SECONDS_MAX)
+
+
+def _answer(asked: socket.socket, question: bytes) -> bytes:
+    """The answer to a four-letter word. Raises OSError where there is none."""
+    asked.sendall(question)
+    return b"".join(_received(asked))
+
+
+def _certificate_ends(asked: socket.socket) -> float | None:
+    certificate = asked.getpeercert() if isinstance(asked, ssl.SSLSocket) else None
+    return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else None
 
 
 def _received(asked: socket.socket) -> Iterable[bytes]:

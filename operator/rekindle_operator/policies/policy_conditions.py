@@ -24,6 +24,7 @@ from rekindle_operator.api.conditions import (
     EXCLUSIVE,
     PROTECTED,
     QUERIES_RUNNING,
+    STORE_ENCRYPTED,
     STORE_SECURED,
     ConditionFinding,
     ResourceReason,
@@ -136,6 +137,18 @@ def store_secured(spec: ClassSpec) -> ConditionFinding:
         "of every application. Set sidecar.store.secretRef, and the operator's secret with it."
     )
     return ConditionFinding(STORE_SECURED, False, ResourceReason.STORE_OPEN, text)
+
+
+def store_encrypted(spec: ClassSpec) -> ConditionFinding:
+    """Whether drivers of a class reach the store by TLS."""
+    if spec.has_store_tls:
+        text = "Drivers reach the store by TLS, and its servers prove who they are."
+        return ConditionFinding(STORE_ENCRYPTED, True, ResourceReason.STORE_TLS, text)
+    text = (
+        "Drivers reach the store in plain text: whoever reads packets on the way has their "
+        "credentials and records. Set sidecar.store.caSecretRef, and addresses that serve TLS."
+    )
+    return ConditionFinding(STORE_ENCRYPTED, False, ResourceReason.STORE_PLAINTEXT, text)
 
 
 def exclusive(policy: str, overlaps: Iterable[Overlap]) -> ConditionFinding:

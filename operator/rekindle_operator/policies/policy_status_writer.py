@@ -219,6 +219,7 @@ class PolicyStatusWriter:
                     (
                         policy_conditions.class_accepted(len(named), class_.spec),
                         policy_conditions.store_secured(class_.spec),
+                        policy_conditions.store_encrypted(class_.spec),
                     ),
                 ),
             )

@@ -48,6 +48,7 @@ class Concern(Explained):
     TEXT_UNQUOTED = "text-unquoted", "a field that has to be text is written without quotes"
     EXECUTORS_TOGETHER = "executors-together", "nothing keeps executors apart"
     STORE_OPEN = "store-open", "whoever reaches the coordination store writes to all of it"
+    STORE_PLAINTEXT = "store-plaintext", "the way to the coordination store is not encrypted"
     DOMAINS_TOO_FEW = "domains-too-few", "fewer than three failure domains for the store"
     DOMAINS_UNLABELLED = "domains-unlabelled", "no node says which failure domain it is in"
     NODES_MIXED = "nodes-mixed", "what runs again on another node may differ in the last bit"

@@ -45,6 +45,16 @@ def check_cluster(around: PreflightEnvironment) -> Iterator[PreflightFinding]:
             "secret, so whoever reaches it does what the operator and all drivers may do there.",
             "close the store, as docs/install.md says under ZooKeeper",
         )
+    plain = sorted(name for name, class_ in classes if not class_.spec.has_store_tls)
+    if plain:
+        yield PreflightFinding(
+            Concern.STORE_PLAINTEXT,
+            PreflightSeverity.WARNING,
+            f"Drivers of RecoveryClass {', '.join(plain)} reach the coordination store in plain "
+            "text, so whoever reads packets on the way has their credentials and records.",
+            "set sidecar.store.caSecretRef, as docs/install.md says under ZooKeeper, unless a mesh "
+            "encrypts the way",
+        )
 
 
 def _policies(application: Workload, around: PreflightEnvironment) -> Iterator[PreflightFinding]:

@@ -1,25 +1,28 @@
-"""A certificate for the webhook, with an authority of its own.
+"""A certificate for the webhook, or for the store's servers, with an authority of its own.
 
 The authority signs this one certificate, and its key is dropped: what is kept cannot make others.
 Keys are of curve P-256. The moment is an argument; chance is the operating system's, as keys need
-it. `certificate_store` calls `issue`.
+it. `certificate_store` and the shell call `issue`.
 """
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 
 LIFE = timedelta(days=90)
 # Clocks of nodes may be behind the one of whoever made it.
 BACKDATED = timedelta(hours=1)
+SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
+# Of servers that call each other with the same certificate.
+PEER = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 _USAGES = (
     "digital_signature",
@@ -34,13 +37,20 @@ _USAGES = (
 )
 
 
-def issue(hosts: Collection[str], now: datetime, life: timedelta = LIFE) -> Issued:
+def issue(
+    hosts: Collection[str],
+    now: datetime,
+    life: timedelta = LIFE,
+    *,
+    of: str = "webhook",
+    usages: Sequence[ObjectIdentifier] = SERVER,
+) -> Issued:
     """A certificate for a server under these names or addresses, valid from `now` on for `life`
-    in all. Whole seconds count."""
+    in all. Whole seconds count. The authority's name says what it is `of`."""
     starts = now.replace(microsecond=0) - BACKDATED
     ends = starts + life
     signer_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    signer_name = _name(f"rekindle-webhook-authority-{starts:%Y%m%dT%H%M%SZ}")
+    signer_name = _name(f"rekindle-{of}-authority-{starts:%Y%m%dT%H%M%SZ}")
     signer = _signed(
         _builder(signer_name, signer_name, signer_key, starts, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -51,7 +61,7 @@ def issue(hosts: Collection[str], now: datetime, life: timedelta = LIFE) -> Issu
         _builder(_name(min(hosts)), signer_name, key, starts, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([*usages]), critical=False)
         .add_extension(x509.SubjectAlternativeName([*map(_alternative, hosts)]), critical=False),
         signer_key,
     )

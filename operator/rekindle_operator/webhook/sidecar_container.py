@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rekindle_operator.api.custom_resources import written
+from rekindle_operator.api.recovery_class import AuthorityReference, SecretReference
 from rekindle_operator.cluster import spark_containers
 from rekindle_operator.cluster.json_access import items, mapping, text
 from rekindle_operator.cluster.spark_containers import SIDECAR
@@ -18,6 +19,9 @@ from rekindle_operator.webhook.injection_spec import Body, SidecarTerms
 COMMAND = "rekindle-sidecar"
 SOCKET_VOLUME, SECRET_VOLUME = "rekindle", "rekindle-secret"
 MOUNT_PATH, SECRET_PATH = "/run/rekindle", "/run/rekindle-secret"
+# A volume of its own, for it may be of another Secret.
+AUTHORITY_VOLUME, AUTHORITY_PATH = "rekindle-ca", "/run/rekindle-ca"
+AUTHORITY_FILE = "ca.crt"
 SOCKET = f"{MOUNT_PATH}/sidecar.sock"
 # Where the API server mounts the token of the driver's account into every container that has
 # nothing there. The sidecar asks nothing of the API server.
@@ -54,20 +58,26 @@ def mounts_of_driver() -> list[Json]:
 
 
 def volumes(terms: SidecarTerms) -> list[Json]:
-    """The folder of the socket, an empty one, and the store's secret where it has one."""
+    """The folder of the socket, an empty one, and the store's secret and authorities if any."""
     found: list[Json] = [
         {"name": SOCKET_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
         {"name": TOKEN_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
     ]
-    secret = terms.store.secret_ref
+    secret, authority = terms.store.secret_ref, terms.store.ca_secret_ref
     if secret is not None:
-        source = {
-            "secretName": secret.name,
-            "defaultMode": SECRET_MODE,
-            "items": [{"key": secret.key, "path": SECRET_FILE}],
-        }
-        found.append({"name": SECRET_VOLUME, "secret": source})
+        found.append(_of_secret(SECRET_VOLUME, secret, SECRET_FILE))
+    if authority is not None:
+        found.append(_of_secret(AUTHORITY_VOLUME, authority, AUTHORITY_FILE))
     return found
+
+
+def _of_secret(name: str, reference: SecretReference | AuthorityReference, file: str) -> Json:
+    source = {
+        "secretName": reference.name,
+        "defaultMode": SECRET_MODE,
+        "items": [{"key": reference.key, "path": file}],
+    }
+    return {"name": name, "secret": source}
 
 
 def sidecar(pod: Body, terms: SidecarTerms) -> Json:
@@ -76,6 +86,8 @@ def sidecar(pod: Body, terms: SidecarTerms) -> Json:
     mounts.append({"name": TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": True})
     if terms.store.secret_ref is not None:
         mounts.append({"name": SECRET_VOLUME, "mountPath": SECRET_PATH, "readOnly": True})
+    if terms.store.ca_secret_ref is not None:
+        mounts.append({"name": AUTHORITY_VOLUME, "mountPath": AUTHORITY_PATH, "readOnly": True})
     has_metrics = _may_listen(pod)
     found: Json = {
         "name": SIDECAR,
@@ -106,6 +118,8 @@ def _environment(terms: SidecarTerms, *, has_metrics: bool) -> Iterator[Json]:
     yield _variable("SESSION_SECONDS", str(terms.session_seconds))
     if terms.store.secret_ref is not None:
         yield _variable("SECRET_FILE", f"{SECRET_PATH}/{SECRET_FILE}")
+    if terms.store.ca_secret_ref is not None:
+        yield _variable("CA_FILE", f"{AUTHORITY_PATH}/{AUTHORITY_FILE}")
     if has_metrics:
         # The pod's own address: the same option serves IPv4 and IPv6.
         source = {"fieldRef": {"fieldPath": "status.podIP"}}

@@ -10,7 +10,7 @@ import typer
 from rekindle.coordination import query_explanation
 from rekindle.model.errors import InputError
 from rekindle_cli import coordination_access
-from rekindle_cli.coordination_access import Application, Hosts, SecretFile
+from rekindle_cli.coordination_access import Application, CaFile, Hosts, SecretFile
 from rekindle_coordinator.status_reader import StatusReader
 
 
@@ -19,13 +19,14 @@ def explain(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")],
     zookeeper: Hosts,
     secret_file: SecretFile = None,
+    ca_file: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts and sentences.")] = False,
 ) -> None:
     """Say why a query is not back yet, and what would bring it.
 
     Example: rekindle explain default/flights busiest --zookeeper 127.0.0.1:2181
     """
-    with coordination_access.opened(zookeeper, secret_file) as connection:
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
         place = coordination_access.find(connection, application)
         view = StatusReader(connection).view(place)
     if view is None:

@@ -22,7 +22,7 @@ from rekindle.forecast.domain_forecasts import DomainForecast
 from rekindle.forecast.failure_simulation import Model
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle_cli import cli_options, state_loader
-from rekindle_cli.coordination_access import SecretFile
+from rekindle_cli.coordination_access import CaFile, SecretFile
 from rekindle_cli.state_loader import (
     ARRIVE,
     MODEL,
@@ -50,6 +50,7 @@ def forecast(
     checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
     zookeeper: Store = None,
     secret_file: SecretFile = None,
+    ca_file: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
 ) -> None:
     """Say what would survive the loss of each failure domain, and when the rest would be back.
@@ -59,7 +60,7 @@ def forecast(
     coming = node_arrivals.parse(arrive, "--arrive")
     if placement is not None:
         cli_options.check_choice("--placement", placement, (EVEN, DOMAINS))
-    before = state_loader.load(what, zookeeper, secret_file)
+    before = state_loader.load(what, zookeeper, secret_file, ca_file)
     after = before if placement is None else _replaced(before, placement)
     moved = sum(before.placement[name] != node for name, node in after.placement.items())
     states = (before,) if placement is None else (before, after)

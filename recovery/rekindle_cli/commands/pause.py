@@ -6,29 +6,35 @@ import msgspec
 import typer
 
 from rekindle_cli import coordination_access
-from rekindle_cli.coordination_access import Application, Hosts, SecretFile
+from rekindle_cli.coordination_access import Application, CaFile, Hosts, SecretFile
+from rekindle_zookeeper import Connection
 
 
-def pause(application: Application, zookeeper: Hosts, secret_file: SecretFile = None) -> None:
+def pause(
+    application: Application,
+    zookeeper: Hosts,
+    secret_file: SecretFile = None,
+    ca_file: CaFile = None,
+) -> None:
     """Let an application finish its epoch and start no other, until it is resumed.
 
     Nothing is planned for it meanwhile; its input waits.
 
     Example: rekindle pause default/flights --zookeeper 127.0.0.1:2181
     """
-    order(application, zookeeper, secret_file, paused=True)
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
+        order(connection, application, paused=True)
 
 
-def order(application: str, zookeeper: str, secret_file: SecretFile, *, paused: bool) -> None:
+def order(connection: Connection, application: str, *, paused: bool) -> None:
     """Order a pause, or its end; says so, and whether that is new."""
-    with coordination_access.opened(zookeeper, secret_file) as connection:
-        place = coordination_access.find(connection, application)
-        before = coordination_access.change_orders(
-            connection,
-            place,
-            lambda orders: msgspec.structs.replace(orders, paused=paused),
-            time.time(),
-        )
+    place = coordination_access.find(connection, application)
+    before = coordination_access.change_orders(
+        connection,
+        place,
+        lambda orders: msgspec.structs.replace(orders, paused=paused),
+        time.time(),
+    )
     what = "paused" if paused else "resumed"
     when = "was so already" if before.paused == paused else f"`rekindle status {place}` shows when"
     typer.echo(f"{place}: to be {what}; {when}")

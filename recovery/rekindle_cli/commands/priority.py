@@ -8,7 +8,8 @@ import typer
 from rekindle.model.topology import PRIORITY_MAX, PRIORITY_MIN
 from rekindle.protocol import PriorityOverride
 from rekindle_cli import coordination_access
-from rekindle_cli.coordination_access import Application, Hosts, SecretFile
+from rekindle_cli.coordination_access import Application, CaFile, Hosts, SecretFile
+from rekindle_zookeeper import Connection
 
 priority = typer.Typer(
     help="Say which queries matter more than the pipeline says.\n\n"
@@ -30,6 +31,7 @@ def set_priority(
     ],
     zookeeper: Hosts,
     secret_file: SecretFile = None,
+    ca_file: CaFile = None,
     duration: Annotated[
         str | None,
         typer.Option("--for", metavar="DURATION", help="90s, 30m, 2h or 1d.", show_default="ever"),
@@ -42,7 +44,8 @@ def set_priority(
     now = time.time()
     until = None if duration is None else now + coordination_access.seconds(duration, "--for")
     override = PriorityOverride(priority=number, until=until)
-    before = _change(application, query, override, zookeeper, secret_file, now)
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
+        before = _change(connection, application, query, override, now)
     end = "" if until is None else f" until {time.strftime('%H:%M:%S', time.localtime(until))}"
     was = "" if before is None else f"; it was set to {before.priority:g}"
     typer.echo(f"{application}: {query} has priority {number:g}{end}{was}")
@@ -50,34 +53,37 @@ def set_priority(
 
 @priority.command("reset")
 def reset_priority(
-    application: Application, query: Query, zookeeper: Hosts, secret_file: SecretFile = None
+    application: Application,
+    query: Query,
+    zookeeper: Hosts,
+    secret_file: SecretFile = None,
+    ca_file: CaFile = None,
 ) -> None:
     """Give a query its own priority again.
 
     Example: rekindle priority reset default/flights busiest
     """
-    before = _change(application, query, None, zookeeper, secret_file, time.time())
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
+        before = _change(connection, application, query, None, time.time())
     was = "; it had it already" if before is None else f"; it was set to {before.priority:g}"
     typer.echo(f"{application}: {query} has its own priority{was}")
 
 
 def _change(
+    connection: Connection,
     application: str,
     query: str,
     override: PriorityOverride | None,
-    zookeeper: str,
-    secret_file: SecretFile,
     now: float,
 ) -> PriorityOverride | None:
     """Write it; returns what was set before."""
-    with coordination_access.opened(zookeeper, secret_file) as connection:
-        place = coordination_access.find(connection, application)
-        coordination_access.find_query(connection, place, query)
-        before = coordination_access.change_orders(
-            connection,
-            place,
-            lambda orders: coordination_access.with_priority(orders, query, override),
-            now,
-        )
+    place = coordination_access.find(connection, application)
+    coordination_access.find_query(connection, place, query)
+    before = coordination_access.change_orders(
+        connection,
+        place,
+        lambda orders: coordination_access.with_priority(orders, query, override),
+        now,
+    )
     held = before.priorities.get(query)
     return held if held is None or held.until is None or now < held.until else None

@@ -20,7 +20,7 @@ from rekindle.model.errors import InputError, RunError
 from rekindle.protocol import Heartbeat, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_cli import coordination_access
-from rekindle_cli.coordination_access import Application, Hosts, SecretFile
+from rekindle_cli.coordination_access import Application, CaFile, Hosts, SecretFile
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
 # What each record is, for whoever decides whether it may go.
@@ -53,7 +53,11 @@ class FoundRecords:
 
 
 def reset(
-    application: Application, zookeeper: Hosts, secret_file: SecretFile = None, yes: Yes = False
+    application: Application,
+    zookeeper: Hosts,
+    secret_file: SecretFile = None,
+    ca_file: CaFile = None,
+    yes: Yes = False,
 ) -> None:
     """Forget an application in the coordination store, to start it over.
 
@@ -61,7 +65,7 @@ def reset(
 
     Example: rekindle reset default/flights --zookeeper 127.0.0.1:2181
     """
-    with coordination_access.opened(zookeeper, secret_file, SESSION_SECONDS) as connection:
+    with coordination_access.opened(zookeeper, secret_file, ca_file, SESSION_SECONDS) as connection:
         place = coordination_access.find(connection, application)
         _check_no_driver(connection, place)
         typer.echo(_shown(_look(connection, place)))

@@ -26,6 +26,13 @@ def sidecar(
     secret_file: Annotated[
         Path | None, typer.Option(help="Holds the secret that opens the store.")
     ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="REKINDLE_CA_FILE",
+            help="Authorities of the servers' certificates, in PEM: speak TLS.",
+        ),
+    ] = None,
     port: Annotated[int | None, typer.Option(help="Serve metrics and health there.")] = None,
     host: Annotated[str, typer.Option(help="The address of that port.")] = "127.0.0.1",
     session_seconds: Annotated[
@@ -45,6 +52,7 @@ def sidecar(
         application=application,
         socket=str(socket),
         secret_file=None if secret_file is None else str(secret_file),
+        ca_file=None if ca_file is None else str(ca_file),
         session_seconds=session_seconds,
         host=host,
         port=port,

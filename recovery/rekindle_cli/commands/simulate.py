@@ -21,7 +21,7 @@ from rekindle.forecast.failure_simulation import Model
 from rekindle.forecast.outage_statistics import Interval, Outages
 from rekindle.forecast.outage_statistics import simulate as rehearsed
 from rekindle_cli import cli_options, state_loader, svg_files
-from rekindle_cli.coordination_access import SecretFile
+from rekindle_cli.coordination_access import CaFile, SecretFile
 from rekindle_cli.report_html import charts
 from rekindle_cli.report_html.charts import Span
 from rekindle_cli.state_loader import (
@@ -59,6 +59,7 @@ def simulate(
     ] = None,
     zookeeper: Store = None,
     secret_file: SecretFile = None,
+    ca_file: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
 ) -> None:
     """Say what a failure would do to each query, by rehearsing it with the coordinator's core.
@@ -70,7 +71,7 @@ def simulate(
     wanted = cli_options.choices("--strategies", strategies, cli_options.STRATEGIES)
     numbers = cli_options.seeds(seeds, SEEDS_MAX)
     coming = node_arrivals.parse(arrive, "--arrive")
-    state = state_loader.load(what, zookeeper, secret_file)
+    state = state_loader.load(what, zookeeper, secret_file, ca_file)
     failure = failure_models.parse(fail, state, "--fail")
     model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
     found = rehearsed(

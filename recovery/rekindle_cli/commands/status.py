@@ -20,7 +20,7 @@ from rich.text import Text
 from rekindle.coordination.application_status import ApplicationStatus, Phase, QueryProgress
 from rekindle.coordination.session import Driver
 from rekindle_cli import coordination_access
-from rekindle_cli.coordination_access import Hosts, SecretFile
+from rekindle_cli.coordination_access import CaFile, Hosts, SecretFile
 from rekindle_coordinator.status_reader import StatusReader
 from rekindle_zookeeper import Connection, StoreUnreachable
 
@@ -45,6 +45,7 @@ def status(
         typer.Argument(metavar="[NAMESPACE/APP]", help="One application.", show_default="all"),
     ] = None,
     secret_file: SecretFile = None,
+    ca_file: CaFile = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew, until ended.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; with --watch a line for each change.")
@@ -54,7 +55,7 @@ def status(
 
     Example: rekindle status default/flights --zookeeper 127.0.0.1:2181 --watch
     """
-    with coordination_access.opened(zookeeper, secret_file) as connection:
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
         viewer = StatusReader(connection)
         if watch:
             _watch(connection, viewer, application, as_json)

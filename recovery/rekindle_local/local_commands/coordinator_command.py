@@ -14,7 +14,7 @@ import typer
 from rekindle.model.errors import InputError
 from rekindle.protocol import msgspec_warmup
 from rekindle_cli import coordination_access
-from rekindle_cli.coordination_access import Hosts, SecretFile
+from rekindle_cli.coordination_access import CaFile, Hosts, SecretFile
 from rekindle_coordinator import coordinator_health
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
@@ -40,6 +40,7 @@ ConsoleHost = Annotated[
 def coordinator(
     zookeeper: Hosts,
     secret_file: SecretFile = None,
+    ca_file: CaFile = None,
     cluster: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +78,7 @@ def coordinator(
     metrics = coordinator_health.Metrics()
     with (
         _written(log) as file,
-        coordination_access.opened(zookeeper, secret_file, session_seconds) as connection,
+        coordination_access.opened(zookeeper, secret_file, ca_file, session_seconds) as connection,
     ):
         listening = {} if port is None else {"port": coordinator_health.serve(metrics, port)}
         shell = CoordinatorLoop(

@@ -27,7 +27,10 @@ WAITING = ("--wait", "--timeout", "120s")
 ZONE = "topology.kubernetes.io/zone"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 # A store that is named but never asked: no pod runs anything here.
-OTHER_STORE = ("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}")
+OTHER_STORE = (
+    *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}"),
+    *("--set", "store.plaintext=true"),
+)
 AUTHORITY = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 MERGE = "application/strategic-merge-patch+json"
 
@@ -242,6 +245,34 @@ def test_the_secret_of_the_store_stays_and_no_upgrade_closes_an_open_store(
     named = ("--set", "store.secret.name=ours")
     installer.do("upgrade", RELEASE, CHART, *OTHER_STORE, *named)
     installer.do("uninstall", RELEASE)
+
+
+def test_no_upgrade_closes_the_port_of_drivers_that_run_or_parts_the_servers(
+    installer: Helm, api_client: client.ApiClient
+) -> None:
+    """As docs/install.md says it: both ports, then one; and servers change once all are stopped."""
+    sent = ("--set", "zookeeper.replicas=3", "--reset-values")
+    installer.do("install", RELEASE, CHART, "--set", "store.plaintext=true")
+    try:
+        code, _, said = installer.run("upgrade", RELEASE, CHART, *sent)
+        assert code != 0
+        assert "the store of this release has been without TLS: set zookeeper.tls.plain" in said
+        assert "speak to each other in plain text, and cannot change that one by one" in said
+        both = ("--set", "zookeeper.tls.plaintextPort=true")
+        apart = ("--set", "zookeeper.tls.betweenServers=false")
+        installer.do("upgrade", RELEASE, CHART, *sent, *both, *apart)
+        installer.do("upgrade", RELEASE, CHART, *sent, *apart)
+        code, _, said = installer.run("upgrade", RELEASE, CHART, *sent)
+        assert code != 0
+        assert "stop them for the upgrade" in said
+        apps: Any = client.AppsV1Api(api_client)
+        stopped = {"spec": {"replicas": 0}}
+        apps.patch_namespaced_stateful_set_scale("rekindle-zookeeper", NAMESPACE, stopped)
+        installer.do("upgrade", RELEASE, CHART, *sent, "--force-conflicts")
+        servers = apps.read_namespaced_stateful_set("rekindle-zookeeper", NAMESPACE)
+        assert servers.spec.replicas == 3
+    finally:
+        installer.do("uninstall", RELEASE)
 
 
 def webhooks(api_client: client.ApiClient) -> Object:

@@ -25,6 +25,7 @@ PLACE = ("rekindle.dev", "v1alpha1")
 RIGHTS = "rbac.authorization.k8s.io"
 VALUES = (
     *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}"),
+    *("--set", "store.plaintext=true"),
     *("--set", "classReaders[0].kind=User", "--set", "classReaders[0].name=rita"),
     *("--set", f"classReaders[0].apiGroup={RIGHTS}"),
 )

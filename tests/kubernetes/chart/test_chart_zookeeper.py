@@ -5,24 +5,32 @@ Paths and addresses are changed into those of a test: pods have a network and fi
 
 import os
 import socket
+import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from chart_commands import Helm, Object, pick
-from kazoo.client import KazooClient
 
 from rekindle_local import process_sets, spark_distribution
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.port_reservation import hold_port
 from rekindle_local.process_reaper import ProcessReaper
+from rekindle_operator.controller import store_certificate
+from rekindle_operator.webhook.certificate_rotation import Issued
+from rekindle_zookeeper import Connection, Encryption, StoreUnreachable, connect
 
 WAIT_SECONDS_MAX = 180.0
 ASK_SECONDS_MAX = 30
 NAME = "rekindle-zookeeper"
+HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 6))
+CERTIFICATE, RENEWED = (store_certificate.ISSUE(HOSTS, datetime.now(UTC)) for _ in range(2))
+TRUSTED = CERTIFICATE.authority + RENEWED.authority
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Pod:
     ordinal: int
     host: str
     port: int
+    secure_port: int
     folder: Path
     workload: Object
 
@@ -39,13 +48,34 @@ class Pod:
     def environment(self) -> dict[str, str]:
         (container,) = self.workload["spec"]["template"]["spec"]["containers"]
         found = spark_distribution.find_distribution()
+        told = {item["name"]: item.get("value", "") for item in container["env"]}
         return {
             **os.environ,
-            **{item["name"]: item.get("value", "") for item in container["env"]},
+            **told,
+            **({"TLS_FOLDER": str(self.secret)} if "TLS_FOLDER" in told else {}),
             "POD_NAME": f"{NAME}-{self.ordinal}",
             "SPARK_HOME": str(found.spark_home),
             "JAVA": str(found.java),
         }
+
+    @property
+    def secret(self) -> Path:
+        """Where the Secret with the certificate is mounted."""
+        return self.folder / "secret"
+
+    def mount(self, issued: Issued) -> None:
+        """As the kubelet does: all files at once, by a link."""
+        new = self.folder / f"secret-{issued.starts:%Y%m%d%H%M%S}-{time.monotonic_ns()}"
+        new.mkdir()
+        for name, content in (
+            ("tls.crt", issued.pair.certificate),
+            ("tls.key", issued.pair.key),
+            ("ca.crt", issued.authority),
+        ):
+            (new / name).write_bytes(content)
+        link = self.folder / "secret-link"
+        link.symlink_to(new)
+        link.rename(self.secret)
 
     def command(self, probe: str = "") -> list[str]:
         """That of the container, or of one of its probes."""
@@ -66,9 +96,10 @@ def make_pods(objects: list[Object], folder: Path, held: ExitStack) -> list[Pod]
     pods = []
     for ordinal in range(workload["spec"]["replicas"]):
         host = f"127.0.1.{ordinal + 1}"
-        port = held.enter_context(hold_port(host)).getsockname()[1]
-        pod = Pod(ordinal, host, port, folder / str(ordinal), workload)
+        port, secure_port = (held.enter_context(hold_port(host)).getsockname()[1] for _ in range(2))
+        pod = Pod(ordinal, host, port, secure_port, folder / str(ordinal), workload)
         (pod.folder / "data").mkdir(parents=True)
+        pod.mount(CERTIFICATE)
         for name, text in files.items():
             (pod.folder / name).write_text(moved(text, pod))
         pods.append(pod)
@@ -77,19 +108,24 @@ def make_pods(objects: list[Object], folder: Path, held: ExitStack) -> list[Pod]
 
 def moved(text: str, pod: Pod) -> str:
     """A file of the ConfigMap for this machine, on which servers differ by their address alone."""
+    secure = f"secureClientPort={pod.secure_port}\nsecureClientPortAddress={pod.host}"
     for number in range(5):
         name = f"{NAME}-{number}.{NAME}.rekindle.svc"
         text = text.replace(f"={name}:", f"=127.0.1.{number + 1}:")
     for old, new in (
+        ("/tmp/tls", f"{pod.folder}/tls"),
         ("dataDir=/data", f"dataDir={pod.folder}/data"),
         ("> /data/myid", f"> {pod.folder}/data/myid"),
         ("/etc/rekindle/zoo.cfg", f"{pod.folder}/zoo.cfg"),
+        ("\nclientPortAddress=127.0.0.1", ""),
         ("clientPort=2181", f"clientPort={pod.port}\nclientPortAddress={pod.host}"),
+        ("secureClientPort=2281", secure),
         ("quorumListenOnAllIPs=true", "quorumListenOnAllIPs=false"),
         ("/dev/tcp/127.0.0.1/2181", f"/dev/tcp/{pod.host}/{pod.port}"),
     ):
         text = text.replace(old, new)
     assert "2181" not in text
+    assert "2281" not in text
     return text
 
 
@@ -107,10 +143,12 @@ class Ensemble:
         self.daemons[ordinal].launch(pod.command(), pod.environment, self.watcher)
         assert await_probe(pod, "livenessProbe")
 
-    def connect(self, held: ExitStack) -> KazooClient:
-        found = KazooClient(",".join(f"{pod.host}:{pod.port}" for pod in self.pods))
-        found.start(timeout=WAIT_SECONDS_MAX)
-        held.callback(found.stop)
+    def connect(self, held: ExitStack) -> Connection:
+        """By TLS, as all do."""
+        servers = ",".join(f"{pod.host}:{pod.secure_port}" for pod in self.pods)
+        found = connect(servers, encryption=Encryption(lambda: TRUSTED.decode(), "TRUSTED"))
+        held.callback(found.close)
+        assert process_sets.await_condition(lambda: found.reachable, limit_seconds=WAIT_SECONDS_MAX)
         return found
 
 
@@ -140,8 +178,21 @@ def test_a_single_server_keeps_what_it_is_told(
     ensemble.launch(0)
     assert await_probe(ensemble.pods[0], "readinessProbe")
     store = ensemble.connect(held)
-    store.create("/rekindle", b"kept")
-    assert store.get("/rekindle")[0] == b"kept"
+    store.put("/rekindle", b"kept")
+    assert store.get("/rekindle") == (b"kept", 0)
+    before = presented(ensemble.pods[0])
+    ensemble.pods[0].mount(RENEWED)
+    renewed = process_sets.await_condition(
+        lambda: presented(ensemble.pods[0]) != before, limit_seconds=WAIT_SECONDS_MAX
+    )
+    assert renewed, "it presents the old certificate"
+    assert store.get("/rekindle") == (b"kept", 0)
+    assert ensemble.connect(held).get("/rekindle") == (b"kept", 0)
+
+
+def presented(pod: Pod) -> str:
+    """The certificate of a server, whoever has signed it."""
+    return ssl.get_server_certificate((pod.host, pod.secure_port), timeout=ASK_SECONDS_MAX)
 
 
 def test_servers_are_ready_once_they_are_a_majority_and_one_may_be_lost(
@@ -155,12 +206,32 @@ def test_servers_are_ready_once_they_are_a_majority_and_one_may_be_lost(
     assert await_probe(first, "readinessProbe")
     assert await_probe(second, "readinessProbe")
     store = ensemble.connect(held)
-    store.create("/rekindle", b"kept")
+    store.put("/rekindle", b"kept")
     ensemble.launch(2)
     assert await_probe(third, "readinessProbe")
     end_daemons(ensemble.daemons[:1], ensemble.watcher)
-    kept = store.retry(store.get, "/rekindle")
-    assert kept[0] == b"kept"
+    assert process_sets.await_condition(lambda: is_kept(store), limit_seconds=WAIT_SECONDS_MAX)
+
+
+def is_kept(store: Connection) -> bool:
+    try:
+        return store.get("/rekindle") == (b"kept", 0)
+    except StoreUnreachable:
+        return False
+
+
+@pytest.mark.parametrize("setting", ["store.plaintext=true", "store.open=true"])
+def test_without_tls_servers_are_reached_in_plain_text(
+    renderer: Helm, tmp_path: Path, held: ExitStack, setting: str
+) -> None:
+    objects = renderer.objects("--set", f"zookeeper.replicas=1,{setting}")
+    ensemble = make_ensemble(objects, tmp_path, held)
+    ensemble.launch(0)
+    (pod,) = ensemble.pods
+    store = connect(f"{pod.host}:{pod.port}")
+    held.callback(store.close)
+    store.put("/rekindle", b"kept")
+    assert is_kept(store)
 
 
 def test_a_server_that_does_not_hang_up_fails_its_probe(

@@ -44,6 +44,8 @@ SECRET = "the operators own secret, long"
 FORBIDDEN = 403
 DETECTION = {"leaseSeconds": 1, "leaseIntervals": 2, "driverSilenceSeconds": 2}
 FAST = ",".join(f"recoveryClass.spec.detection.{name}={value}" for name, value in DETECTION.items())
+# On loopback; TLS is tried in test_chart_store_tls.py.
+PLAIN = "store.plaintext=true"
 FENCING = "fencing.outOfServiceTaint=true,recoveryClass.spec.fencing.mode=OutOfServiceTaint"
 
 
@@ -87,7 +89,7 @@ def tenants(
     """The chart installed, the operator that acts, and team b's driver that runs."""
     with ExitStack() as stack:
         store = stack.enter_context(LocalZookeeper(directory=tmp_path / "zookeeper"))
-        where = f"zookeeper.enabled=false,store.addresses={{{store.connect_string}}}"
+        where = f"zookeeper.enabled=false,store.addresses={{{store.connect_string}}},{PLAIN}"
         certainty = "recoveryClass.spec.fencing.certainty={Approval}"
         mine = "store.secret.name=ours,store.credentials.recordsMax=2000"
         allowed = f"recoveryClass.spec.allowedNamespaces={{{A},{B}}}"
@@ -203,6 +205,7 @@ def attempts_on_objects(recovery: str, driver: str) -> list[tuple[str, str, obje
         ("GET", f"{home}/secrets", None),
         ("GET", f"{home}/secrets/rekindle-store", None),
         ("GET", f"{home}/secrets/rekindle-webhook-certificate", None),
+        ("GET", f"{home}/secrets/rekindle-zookeeper-tls", None),
         ("GET", f"{home}/configmaps", None),
         ("GET", f"{b}/pods", None),
         ("POST", f"{b}/pods", pod),

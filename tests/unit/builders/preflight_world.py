@@ -37,7 +37,13 @@ CONF = {
 }
 GIBIBYTE = 2**30
 ZONES = ("a", "b", "c")
-WITH_SECRET = {"store": {"addresses": ["zookeeper:2181"], "secretRef": {"name": "rekindle-store"}}}
+WITH_SECRET = {
+    "store": {
+        "addresses": ["zookeeper:2281"],
+        "secretRef": {"name": "rekindle-store"},
+        "caSecretRef": {"name": "rekindle-credential"},
+    }
+}
 FENCING = {"mode": "OutOfServiceTaint", "certainty": ["ShutdownTaint"]}
 
 Spoil = Callable[[Body], object]

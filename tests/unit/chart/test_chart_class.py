@@ -114,10 +114,12 @@ def test_the_class_gives_drivers_the_credential_of_their_namespace(renderer: Hel
     objects = renderer.objects(
         *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zk:2181}"),
         *("--set", "store.secret.name=ours", "--set", "store.secret.key=password"),
+        *("--set", "store.authority.secret=theirs"),
     )
     assert default_class(objects)["sidecar"]["store"] == {
         "addresses": ["zk:2181"],
         "secretRef": {"name": "rekindle-credential", "key": "secret"},
+        "caSecretRef": {"name": "rekindle-credential", "key": "ca.crt"},
     }
 
 
@@ -126,10 +128,12 @@ def test_what_the_class_says_of_the_store_stays_as_it_is(renderer: Helm) -> None
     objects = renderer.objects(
         *("--set", "store.secret.name=ours", "--set", f"{store}.secretRef.name=theirs"),
         *("--set", f"{store}.addresses={{zk:2181}}", "--set", "recoveryClass.spec.dryRun=true"),
+        *("--set", f"{store}.caSecretRef.name=their-ca"),
     )
+    said = {"secretRef": {"name": "theirs"}, "caSecretRef": {"name": "their-ca"}}
     assert default_class(objects) == {
         "dryRun": True,
-        "sidecar": {"store": {"addresses": ["zk:2181"], "secretRef": {"name": "theirs"}}},
+        "sidecar": {"store": {"addresses": ["zk:2181"], **said}},
     }
 
 

@@ -15,6 +15,7 @@ import yaml
 from chart_commands import CHART, EVERYTHING, NAMESPACE, RELEASE, ROOT, Helm, Object, pick
 
 import rekindle
+from rekindle_operator.controller import store_certificate
 from rekindle_operator.controller.operator_main import operate
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.webhook import webhook_configuration, webhook_server
@@ -87,6 +88,31 @@ def test_the_manifests_are_those_of_the_snapshot(
         (
             ["zookeeper.enabled=false", "store.addresses={a:2181,b}"],
             ['store.addresses[1] is "b": write it like zookeeper-0.zookeeper.data.svc:2181'],
+        ),
+        (
+            ["zookeeper.enabled=false", "store.addresses={a:2281}"],
+            [
+                "reached by TLS: name the Secret",
+                "in store.authority.secret",
+                "store.plaintext=true",
+            ],
+        ),
+        (["store.authority.secret=theirs"], ["store.authority.secret is for the TLS of an exist"]),
+        (
+            ["zookeeper.tls.certManager=true", "zookeeper.tls.secret=ours"],
+            ["both give the servers a certificate: leave one of them out"],
+        ),
+        (
+            ["zookeeper.tls.issuerRef.name=ours"],
+            ["zookeeper.tls.issuerRef is for cert-manager: set zookeeper.tls.certManager=true"],
+        ),
+        (
+            ["store.plaintext=true", "zookeeper.tls.plaintextPort=true"],
+            ["zookeeper.tls is of the chart's own ZooKeeper with TLS"],
+        ),
+        (
+            ["zookeeper.tls.duration=soon"],
+            ['zookeeper.tls.duration is "soon": write it like 2160h'],
         ),
         (
             ["operator.resources.limits.memory=lots"],
@@ -270,7 +296,13 @@ def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:
     objects = renderer.objects(
         *("--set", "zookeeper.enabled=false"),
         *("--set", "store.addresses={zk-0.data:2181,zk-1.data:2281}"),
+        *("--set", "store.authority.secret=theirs", "--set", "store.authority.key=authorities"),
     )
+    assert "--store-ca-file=/run/secrets/rekindle/store-ca/ca.crt" in operator_arguments(objects)
+    operator = pick(objects, "Deployment", "rekindle-operator")["spec"]["template"]["spec"]
+    (volume,) = [item for item in operator["volumes"] if item["name"] == "store-ca"]
+    assert volume["secret"]["secretName"] == "theirs"
+    assert volume["secret"]["items"] == [{"key": "authorities", "path": "ca.crt"}]
     assert "--store=zk-0.data:2181,zk-1.data:2281" in operator_arguments(objects)
     allowed = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["egress"]
     assert allowed[-1] == {"ports": [{"port": 2181}, {"port": 2281}]}
@@ -418,3 +450,96 @@ def test_the_store_has_a_secret_unless_an_open_one_is_asked_for_by_name(renderer
 def test_a_store_that_is_open_and_has_a_secret_is_refused(renderer: Helm) -> None:
     said = renderer.refusal("store.open=true", "store.secret.name=ours")
     assert "store.open wants no secret, and store.secret.name gives one" in said
+
+
+def settings_of(objects: list[Object]) -> dict[str, str]:
+    """Of the servers of ZooKeeper."""
+    text = pick(objects, "ConfigMap", "rekindle-zookeeper")["data"]["zoo.cfg"]
+    lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {name: value for name, _, value in lines}
+
+
+def ports_of(objects: list[Object]) -> tuple[set[int], set[int]]:
+    """Those for clients, of the Service and by the network policy."""
+    service = {
+        item["port"] for item in pick(objects, "Service", "rekindle-zookeeper")["spec"]["ports"]
+    }
+    rules = pick(objects, "NetworkPolicy", "rekindle-zookeeper")["spec"]["ingress"]
+    return service - {2888, 3888}, {item["port"] for item in rules[0]["ports"]}
+
+
+def server_secret(objects: list[Object]) -> dict[str, Any]:
+    pod = pick(objects, "StatefulSet", "rekindle-zookeeper")["spec"]["template"]["spec"]
+    (volume,) = [item for item in pod["volumes"] if item["name"] == "tls"]
+    found: dict[str, Any] = volume["secret"]
+    return found
+
+
+def test_all_speak_tls_to_the_charts_zookeeper_unless_plain_text_is_asked_for_by_name(
+    renderer: Helm,
+) -> None:
+    objects = renderer.objects()
+    settings = settings_of(objects)
+    assert settings["secureClientPort"] == "2281"
+    assert settings["clientPortAddress"] == "127.0.0.1", "no plain text from outside of the pod"
+    assert (settings["sslQuorum"], settings["ssl.clientAuth"]) == ("true", "none")
+    assert ports_of(objects) == ({2281}, {2281})
+    arguments = operator_arguments(objects)
+    assert "--issue-store-certificate" in arguments
+    (store,) = [item for item in arguments if item.startswith("--store=")]
+    assert re.findall(r":(\d+)", store) == ["2281"] * 3
+    assert server_secret(objects)["secretName"] == store_certificate.SECRET
+    paths = {item["path"]: item["key"] for item in server_secret(objects)["items"]}
+    assert paths["ca.crt"] == store_certificate.BUNDLE
+
+    for asked in ("store.plaintext=true", "store.open=true"):
+        plain = renderer.objects("--set", asked)
+        assert not [name for name in settings_of(plain) if "ssl" in name or "secure" in name]
+        assert ports_of(plain) == ({2181}, {2181})
+        text = yaml.safe_dump_all(plain)
+        assert "--issue-store-certificate" not in text
+        assert "store.caSecretRef" not in text
+        assert "caSecretRef" not in str(pick(plain, "RecoveryClass", "default"))
+
+
+def test_drivers_of_before_keep_their_port_where_that_is_asked_for(renderer: Helm) -> None:
+    objects = renderer.objects(
+        *("--set", "zookeeper.tls.plaintextPort=true"),
+        *("--set", "zookeeper.tls.betweenServers=false"),
+    )
+    settings = settings_of(objects)
+    assert "clientPortAddress" not in settings
+    assert "sslQuorum" not in settings
+    assert ports_of(objects) == ({2181, 2281}, {2181, 2281})
+    egress = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["egress"]
+    assert egress[-1]["ports"] == [{"port": 2281}]
+
+
+@pytest.mark.parametrize(
+    ("setting", "secret"),
+    [
+        ("zookeeper.tls.certManager=true", "rekindle-zookeeper-certificate"),
+        ("zookeeper.tls.secret=ours", "ours"),
+    ],
+)
+def test_the_servers_certificate_is_somebody_elses_where_that_is_said(
+    renderer: Helm, setting: str, secret: str
+) -> None:
+    objects = renderer.objects("--set", setting)
+    assert server_secret(objects)["secretName"] == secret
+    assert {item["key"] for item in server_secret(objects)["items"]} == {
+        "tls.crt",
+        "tls.key",
+        "ca.crt",
+    }
+    arguments = operator_arguments(objects)
+    assert "--store-ca-file=/run/secrets/rekindle/store-ca/ca.crt" in arguments
+    assert "--issue-store-certificate" not in arguments
+    made = [item for item in objects if item["metadata"]["name"] == "rekindle-zookeeper"]
+    certificates = [item["spec"] for item in made if item["kind"] == "Certificate"]
+    assert len(certificates) == (secret != "ours")
+    for spec in certificates:
+        assert (spec["secretName"], spec["privateKey"]["encoding"]) == (secret, "PKCS8")
+        assert spec["usages"] == ["server auth", "client auth"]
+        assert len(spec["dnsNames"]) == 3
+        assert all(name in "".join(arguments) for name in spec["dnsNames"])

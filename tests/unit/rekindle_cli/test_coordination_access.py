@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from store_in_memory import ConnectionInMemory, SharedStore, unreachable
+from tls_servers import tls_files, tls_server
 
 from rekindle import protocol
 from rekindle.model.errors import InputError, RunError
@@ -172,3 +173,30 @@ def test_servers_that_have_answered_before_are_away(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(coordination_access, "connect", lambda *_, **__: connection)
     with pytest.raises(StoreUnreachable), coordination_access.opened("127.0.0.1:1", None):
         raise unreachable()
+
+
+def test_authorities_that_are_not_there_are_refused_before_anything_is_asked(
+    tmp_path: Path,
+) -> None:
+    with (
+        pytest.raises(InputError, match=r"CA file .* cannot be read"),
+        coordination_access.opened("127.0.0.1:1", None, tmp_path / "none"),
+    ):
+        raise AssertionError("it was opened")
+
+
+def test_servers_that_speak_tls_are_told_from_such_that_are_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connection = SimpleNamespace(session=None, close=lambda: None)
+    monkeypatch.setattr(coordination_access, "connect", lambda *_, **__: connection)
+    with (
+        tls_server(tls_files(tmp_path)) as (host, port),
+        pytest.raises(InputError) as caught,
+        coordination_access.opened(f"{host}:{port}", None),
+    ):
+        raise unreachable()
+    assert str(caught.value) == (
+        f"ZooKeeper servers '{host}:{port}': speak TLS; give the file with their authority by "
+        "--ca-file"
+    )

@@ -61,6 +61,17 @@ def test_a_single_server_is_no_ensemble(tmp_path: Path) -> None:
     assert not any(name.startswith("server.") for name in read_settings(server))
 
 
+def test_a_server_with_a_certificate_is_reached_by_tls(tmp_path: Path) -> None:
+    certificate = tmp_path / "server.pem"
+    server = ZookeeperServer(1, tmp_path, "127.0.1.1", 1, 2, 3, 4, certificate)
+    configure(server, [server])
+    settings = read_settings(server)
+    assert server.client_address == "127.0.1.1:4"
+    assert (settings["clientPort"], settings["secureClientPort"]) == ("1", "4")
+    assert settings["ssl.keyStore.location"] == str(certificate)
+    assert settings["ssl.clientAuth"] == "none"
+
+
 def test_a_directory_of_any_name_reaches_java_as_it_is(tmp_path: Path) -> None:
     server = make_server(1, tmp_path / "a b\\ä=#😀")
     configure(server, [server])

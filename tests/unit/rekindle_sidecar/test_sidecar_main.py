@@ -48,12 +48,14 @@ def test_a_sidecar_takes_its_options_from_the_environment() -> None:
     )
     more = {
         "REKINDLE_SECRET_FILE": "/secret",
+        "REKINDLE_CA_FILE": "/ca",
         "REKINDLE_SESSION_SECONDS": "6",
         "REKINDLE_METRICS_HOST": "::1",
         "REKINDLE_METRICS_PORT": "9465",
     }
     found = sidecar_main._options(TOLD | more)
     assert (found.secret_file, found.session_seconds) == ("/secret", 6.0)
+    assert found.ca_file == "/ca"
     assert (found.host, found.port) == ("::1", 9465)
 
 
@@ -68,6 +70,7 @@ def test_a_sidecar_takes_its_options_from_the_environment() -> None:
         ({"REKINDLE_METRICS_PORT": "0"}, "REKINDLE_METRICS_PORT: is '0'; give a port from 1 to"),
         ({"REKINDLE_METRICS_PORT": "9" * 5_000}, "give a port from 1 to 65535"),
         ({"REKINDLE_ZOOKEEPER": "zk:2181:1"}, "'zk:2181:1' is no server"),
+        ({"REKINDLE_CA_FILE": "/nowhere"}, "CA file /nowhere: cannot be read (No such file"),
     ],
 )
 def test_what_it_cannot_follow_is_told_in_a_line(

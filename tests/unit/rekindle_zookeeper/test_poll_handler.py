@@ -1,11 +1,15 @@
 """How the ZooKeeper client waits for its sockets."""
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tls_servers import tls_files, tls_server
 
+from rekindle_zookeeper import Encryption
 from rekindle_zookeeper.sessions import PollingHandler
 
 Pair = tuple[socket.socket, socket.socket]
@@ -39,3 +43,21 @@ def test_a_socket_whose_other_side_has_gone_is_ready_so_that_reading_it_tells(pa
     theirs.close()
     assert PollingHandler().select([ours], [], [], 1.0) == ([ours], [], [])
     assert ours.recv(1) == b""
+
+
+def test_what_tls_has_read_already_is_ready_though_nothing_comes(tmp_path: Path) -> None:
+    files, over = tls_files(tmp_path), threading.Event()
+
+    def say_two_in_one(client: socket.socket) -> None:
+        client.sendall(b"onetwo")
+        over.wait(2)
+
+    with tls_server(files, say_two_in_one) as address:
+        encryption = Encryption.of(files.authority)
+        handler = PollingHandler(encryption)
+        with handler.create_connection(address=address, hostname=address[0], timeout=1) as ours:
+            assert ours.recv(3) == b"one"
+            assert handler.select([ours], [], [], 1.0) == ([ours], [], [])
+            assert ours.recv(3) == b"two"
+            assert handler.select([ours], [], [], 0.01) == ([], [], [])
+        over.set()

@@ -138,3 +138,14 @@ def test_a_class_says_whether_its_drivers_need_a_secret_for_the_store() -> None:
     sidecar = {"store": {**store, "secretRef": {"name": "rekindle-store"}}}
     found = policy_conditions.store_secured(make_class(sidecar=sidecar).spec)
     assert (found.holds, found.reason) == (True, "store-has-secret")
+
+
+def test_a_class_says_whether_its_drivers_reach_the_store_by_tls() -> None:
+    store = {"addresses": ["zookeeper:2181"]}
+    for sidecar in ({}, {"store": store}):
+        found = policy_conditions.store_encrypted(make_class(sidecar=sidecar).spec)
+        assert (found.type, found.holds) == ("StoreEncrypted", False)
+        assert found.reason == "store-plaintext"
+    sidecar = {"store": {**store, "caSecretRef": {"name": "rekindle-credential"}}}
+    found = policy_conditions.store_encrypted(make_class(sidecar=sidecar).spec)
+    assert (found.holds, found.reason) == (True, "store-tls")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from store_in_memory import ConnectionInMemory, SharedStore
 
-from rekindle.model.errors import RunError
+from rekindle.model.errors import InputError, RunError
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
@@ -91,6 +91,7 @@ class World:
     drivers: dict[Place, str] = field(default_factory=dict)
     policies: set[str] = field(default_factory=set)
     connection: ConnectionInMemory = field(default_factory=lambda: SharedStore().connect())
+    authorities: str = ""
 
     def __post_init__(self) -> None:
         settings = CredentialSettings(SECRET, 3, lock_root=True, quota=NamespaceQuota(10, 1_000))
@@ -101,6 +102,15 @@ class World:
         self.tended = NamespaceCredentials(
             settings, store, rights, api, known, Log(self.log), lambda: True
         )
+
+    def speak_tls(self, authorities: str) -> None:
+        self.authorities = authorities
+        self.tended.authorities = self.known_authorities
+
+    def known_authorities(self) -> str:
+        if not self.authorities:
+            raise InputError(where="CA file ca", what="cannot be read", remedy="give one")
+        return self.authorities
 
     def application(self, place: Place) -> Any:
         uid = self.drivers.get(place)
@@ -210,3 +220,33 @@ def test_trouble_is_said_once_and_tried_again(world: World) -> None:
     world.rights.trouble = False
     world.turn(2 * RETRY_SECONDS)
     assert world.issued == ["team-a"]
+
+
+def test_with_tls_a_secret_has_the_authorities_and_other_ones_at_once(world: World) -> None:
+    world.speak_tls("one")
+    world.policies.add("team-a/everything")
+    world.turn(0.0)
+    world.turn(1.0)
+    world.authorities = "one and two"
+    world.turn(2.0)
+    found = [base64.b64decode(body["data"]["ca.crt"]).decode() for _, body in world.cluster.applied]
+    assert found == ["one", "one and two"]
+
+
+def test_without_the_authorities_no_secret_is_written_and_it_is_said(world: World) -> None:
+    world.speak_tls("")
+    world.policies.add("team-a/everything")
+    world.turn(0.0)
+    assert world.issued == []
+    (line,) = world.said("credentials-failed")
+    assert "CA file ca: cannot be read" in line["text"]
+    world.authorities = "one"
+    world.turn(RETRY_SECONDS)
+    assert world.issued == ["team-a"]
+
+
+def test_without_tls_a_secret_has_no_authorities(world: World) -> None:
+    world.policies.add("team-a/everything")
+    world.turn(0.0)
+    ((_, body),) = world.cluster.applied
+    assert set(body["data"]) == {"secret"}

@@ -32,6 +32,10 @@ OPTIONS = OperatorOptions("zk-0.zk:2181,[::1]:2181", "rekindle", identity="one")
         ({"webhook_configuration": "x y"}, "--webhook-configuration 'x y': is no name"),
         ({"sidecar_image": "a b"}, "--sidecar-image 'a b': is no image"),
         ({"certificates_folder": Path("/nonexistent")}, "--certificates-folder /nonexistent: is"),
+        (
+            {"store_ca_file": Path("/ca"), "issue_store_certificate": True},
+            "--store-ca-file: is of somebody else's",
+        ),
         ({"port": 9443}, "--webhook-port 9443: is that of --port too"),
         ({"console_port": 8080}, "--console-port 8080: is one of the others"),
         ({"console_port": 9443}, "--console-port 9443: is one of the others"),

@@ -4,9 +4,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from cryptography import x509
 from store_in_memory import SharedStore
+from tls_servers import tls_files, tls_server
 
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.controller.zookeeper_probe import (
@@ -15,6 +18,7 @@ from rekindle_operator.controller.zookeeper_probe import (
     figures_of,
     serves,
 )
+from rekindle_zookeeper import Encryption
 
 ANSWERS = [
     (b"Zookeeper version: 3.9\nMode: follower\n", True),
@@ -52,6 +56,21 @@ def answering(*answers: bytes) -> Iterator[str]:
 def test_a_server_serves_unless_it_says_that_it_does_not(answer: bytes, up: bool) -> None:
     with answering(answer) as server:
         assert serves(server) is up
+
+
+def test_a_server_is_asked_by_tls(tmp_path: Path) -> None:
+    files = tls_files(tmp_path)
+
+    def answer(client: socket.socket) -> None:
+        client.recv(100)
+        client.sendall(b"Mode: follower\n")
+
+    with tls_server(files, answer) as (host, port):
+        assert serves(f"{host}:{port}", Encryption.of(files.authority))
+        assert not serves(f"{host}:{port}", Encryption.of(tls_files(tmp_path / "other").authority))
+        figures = figures_of(f"{host}:{port}", Encryption.of(files.authority))
+    certificate = x509.load_pem_x509_certificate(files.authority.read_bytes())
+    assert figures.certificate_ends == certificate.not_valid_after_utc.timestamp()
 
 
 def test_a_server_that_nobody_listens_for_does_not_serve() -> None:
@@ -92,6 +111,9 @@ def test_figures_of_servers_are_metrics_as_long_as_they_serve() -> None:
     name = "rekindle_operator_store_server_disk_bytes"
     metrics.sounded({"a:2181": ServerFigures(5, None, 0), "b:2181": ServerFigures(6, 7, 8)})
     assert metrics.registry.get_sample_value(name, {"server": "a:2181"}) == 5.0
-    metrics.sounded({"b:2181": ServerFigures(9, 7, 8)})
+    ends = "rekindle_operator_store_server_certificate_ends_timestamp_seconds"
+    assert metrics.registry.get_sample_value(ends, {"server": "a:2181"}) is None
+    metrics.sounded({"b:2181": ServerFigures(9, 7, 8, 1e9)})
+    assert metrics.registry.get_sample_value(ends, {"server": "b:2181"}) == 1e9
     assert metrics.registry.get_sample_value(name, {"server": "a:2181"}) is None
     assert metrics.registry.get_sample_value(name, {"server": "b:2181"}) == 9.0

@@ -316,3 +316,16 @@ def test_classes_whose_drivers_reach_an_open_store_are_named() -> None:
     (finding,) = [item for item in found if item.word is Concern.STORE_OPEN]
     assert finding.severity is PreflightSeverity.WARNING
     assert "RecoveryClass bare, plain reach" in finding.sentence
+
+
+def test_classes_whose_drivers_reach_the_store_in_plain_text_are_named() -> None:
+    secret = {"addresses": ["zookeeper:2181"], "secretRef": {"name": "rekindle-credential"}}
+    classes = {
+        **(world.around().classes or {}),
+        "plain": make_class("plain", sidecar={"store": secret}),
+    }
+    found = preflight_checks.cluster(world.around(classes=classes), ())
+    (finding,) = [item for item in found if "store" in item.word]
+    assert (finding.word, finding.severity) == (Concern.STORE_PLAINTEXT, PreflightSeverity.WARNING)
+    assert "RecoveryClass plain reach" in finding.sentence
+    assert "sidecar.store.caSecretRef" in finding.remedy

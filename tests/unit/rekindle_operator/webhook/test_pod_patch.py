@@ -24,6 +24,7 @@ SECURED = make_class(
         "store": {
             "addresses": list(STORE.addresses),
             "secretRef": {"name": "zk", "key": "password"},
+            "caSecretRef": {"name": "zk-ca"},
         }
     }
 )
@@ -70,6 +71,7 @@ def test_the_sidecar_understands_what_it_is_told() -> None:
         application="flights",
         socket="/run/rekindle/sidecar.sock",
         secret_file="/run/rekindle-secret/secret",
+        ca_file="/run/rekindle-ca/ca.crt",
         session_seconds=10.0,
         host="10.0.0.7",
         port=9465,
@@ -102,7 +104,12 @@ def test_the_spark_container_finds_the_socket_and_the_name() -> None:
 
 def test_the_stores_secret_is_mounted_into_the_sidecar_alone() -> None:
     pod = patched(driver(), terms(class_=SECURED))
-    *_, volume = pod["spec"]["volumes"]
+    *_, volume, authority = pod["spec"]["volumes"]
+    assert authority["secret"] == {
+        "secretName": "zk-ca",
+        "defaultMode": 0o444,
+        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+    }
     assert volume["secret"] == {
         "secretName": "zk",
         "defaultMode": 0o444,
@@ -110,8 +117,9 @@ def test_the_stores_secret_is_mounted_into_the_sidecar_alone() -> None:
     }
     container = sidecar_of(pod)
     assert environment(container)["REKINDLE_SECRET_FILE"] == "/run/rekindle-secret/secret"
+    assert environment(container)["REKINDLE_CA_FILE"] == "/run/rekindle-ca/ca.crt"
     mounts = [mount["name"] for mount in container["volumeMounts"]]
-    assert mounts == ["rekindle", "rekindle-no-token", "rekindle-secret"]
+    assert mounts == ["rekindle", "rekindle-no-token", "rekindle-secret", "rekindle-ca"]
     assert [mount["name"] for mount in pod["spec"]["containers"][0]["volumeMounts"]] == ["rekindle"]
 
 
