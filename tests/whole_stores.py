@@ -4,12 +4,14 @@ For tests of what looks at a whole store. Segments are of `segments.LENGTH` reco
 make fewer.
 """
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from output_stores import Writer, rows
 
+from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_spark.store.segment_writer import SegmentWriter
 from rekindle_store import checkpoint_records, checksummed_file
@@ -69,6 +71,19 @@ class Driver(Writer):
         """Put what the newest checkpoint covers into segments."""
         sealing = SegmentWriter(self.store.files, lambda: self.store.covered)
         while sealing.advance():
+            pass
+
+    def compact(self) -> None:
+        """Put output together that is in segments, and remove what that has made needless."""
+        clock = itertools.count(0, 1_000)
+        store = self.store
+        compaction = Compaction(
+            store.files,
+            store.generation,
+            lambda: store.settled,
+            now=lambda: float(next(clock)),
+        )
+        while compaction.advance():
             pass
 
 

@@ -4,12 +4,12 @@ The input is a file that is replayed lap after lap, and the newest record of the
 far. Nothing of the runtime is imported here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rekindle.model.errors import RunError
 from rekindle.verification import row_differences
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
+from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted, scan
 from rekindle_local import stored_records
 
 DAY = 86_400_000_000
@@ -60,20 +60,32 @@ def _create_days(engine: BatchEngine, source: Path, lap_seconds: float, end: int
 
 
 def _read_output(engine: BatchEngine, store: Path, query: str, columns: list[str]) -> None:
-    """Make the table `output` of the files that commit records name, as often as they do."""
+    """Make the table `output` of what commit records name, as often as they do."""
     names = ", ".join(map(quoted, columns))
-    files = [
-        str(store / "outputs" / query / name)
-        for record in stored_records.commits(store)
-        for partition, _, _, name, _ in record["outputs"]
-        if partition.rpartition("/")[0] == query
-    ]
     engine.ask(
         f"CREATE OR REPLACE TEMP TABLE output AS SELECT {names}, "
         f"0 AS {quoted(row_differences.EPOCH)}, "
         f"'' AS {quoted(row_differences.PARTITION)} FROM expected LIMIT 0",
         query,
     )
-    for file in files:
-        read = f"read_parquet({literal(file)}, hive_partitioning = false)"
-        engine.ask(f"INSERT INTO output SELECT {names}, 0, '' FROM {read}", file)
+    for name, first, rows_of_it in _parts(store, query):
+        source = scan(str(store / name), first, rows_of_it)
+        engine.ask(f"INSERT INTO output SELECT {names}, 0, '' FROM {source}", name)
+
+
+def _parts(store: Path, query: str) -> Iterator[tuple[str, int | None, int]]:
+    """Files with output, and from which row on how many. Parts of a file that follow each other are
+    one: each look at a large file takes time."""
+    part: tuple[str, int | None, int] | None = None
+    for output in stored_records.outputs(store):
+        if output.query != query:
+            continue
+        if part is not None:
+            name, first, number = part
+            if first is not None and (output.name, output.first_row) == (name, first + number):
+                part = (name, first, number + output.rows)
+                continue
+            yield part
+        part = (output.name, output.first_row, output.rows)
+    if part is not None:
+        yield part

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rekindle.verification import row_differences
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
+from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted, scan
 from rekindle_chaos import step_schemas, trial_sql
 from rekindle_chaos.trials import LOOKED_UP_EVERY, ChaosTrial, ScaleStep
 from rekindle_local import stored_records
@@ -49,15 +49,14 @@ def check(trial: ChaosTrial, directory: Path, store: Path) -> Counts:
 
 
 def _take_letters(
-    engine: BatchEngine, trial: ChaosTrial, step: ScaleStep, files: Sequence[tuple[Path, str, int]]
+    engine: BatchEngine, trial: ChaosTrial, step: ScaleStep, files: Sequence[tuple[str, str, int]]
 ) -> None:
     """Make the table of a step's dead letters, by their event times."""
     name = trial_sql.letters_of(step.name)
     time = quoted(step_schemas.of_all(trial.steps)[step.name].time)
     engine.ask(f"CREATE TABLE {quoted(name)} ({time} TIMESTAMP)", name)
-    for path, _, _ in files:
-        read = f"read_parquet({literal(str(path))}, hive_partitioning = false)"
-        engine.ask(f"INSERT INTO {quoted(name)} SELECT {time} FROM {read}", str(path.name))
+    for source, _, _ in files:
+        engine.ask(f"INSERT INTO {quoted(name)} SELECT {time} FROM {source}", name)
 
 
 def _may_be_left(trial: ChaosTrial, step: ScaleStep) -> str:
@@ -74,7 +73,7 @@ def _compare(
     engine: BatchEngine,
     query: str,
     table: str,
-    files: Sequence[tuple[Path, str, int]],
+    files: Sequence[tuple[str, str, int]],
     counts: Counts,
 ) -> None:
     engine.ask(f"CREATE OR REPLACE TEMP VIEW expected AS FROM {quoted(table)}", query)
@@ -86,11 +85,10 @@ def _compare(
         f"'' AS {quoted(row_differences.PARTITION)} FROM expected LIMIT 0",
         query,
     )
-    for path, partition, epoch in files:
+    for source, partition, epoch in files:
         engine.ask(
-            f"INSERT INTO output SELECT {names}, {epoch}, {literal(partition)} "
-            f"FROM read_parquet({literal(str(path))}, hive_partitioning = false)",
-            f"outputs/{query}/{path.name}",
+            f"INSERT INTO output SELECT {names}, {epoch}, {literal(partition)} FROM {source}",
+            f"outputs/{query}: epoch {epoch} of {partition}",
         )
     found = row_differences.compare(engine, query, columns, ())
     counts.expected += found.expected
@@ -100,12 +98,12 @@ def _compare(
             counts.samples.append(f"{query}: {number} {kind}, as {found.samples[kind]}")
 
 
-def _files(store: Path) -> dict[str, list[tuple[Path, str, int]]]:
-    """By query the files that count, as often as they do, with query partition and epoch."""
-    found: dict[str, list[tuple[Path, str, int]]] = {}
-    for record in stored_records.commits(store):
-        for partition, epoch, _, name, _ in record["outputs"]:
-            query = partition.rpartition("/")[0]
-            path = store / "outputs" / query / name
-            found.setdefault(query, []).append((path, partition, epoch))
+def _files(store: Path) -> dict[str, list[tuple[str, str, int]]]:
+    """By query the output that counts, in SQL, as often as it does, with query partition and
+    epoch."""
+    found: dict[str, list[tuple[str, str, int]]] = {}
+    for output in stored_records.outputs(store):
+        source = scan(str(store / output.name), output.first_row, output.rows)
+        one = (source, output.query_partition, output.epoch)
+        found.setdefault(output.query, []).append(one)
     return found

@@ -9,9 +9,9 @@ from pathlib import Path
 from rekindle.model import record_format
 from rekindle.model.errors import RunError
 from rekindle.verification import row_differences
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
+from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted, scan
 from rekindle.verification.row_differences import RowDifferences
-from rekindle_store import commit_log, store_files
+from rekindle_store import output_rows, store_files
 
 KEYS = {"minutes": ("machine", "window_end"), "hottest-machines": ("window_end", "rank")}
 READINGS = """
@@ -62,20 +62,22 @@ def _rows_read(store: Path) -> int:
 
 def _compare(engine: BatchEngine, query: str, store: Path) -> RowDifferences:
     engine.ask(f"CREATE OR REPLACE TEMP TABLE expected AS {EXPECTED[query]}", query)
-    named = ", ".join(literal(str(file)) for file in _committed(store, query))
+    stamped = (
+        f"*, 0 AS {quoted(row_differences.EPOCH)}, 'any' AS {quoted(row_differences.PARTITION)}"
+    )
     engine.ask(
-        f"CREATE OR REPLACE TEMP TABLE output AS SELECT *, 0 AS {quoted(row_differences.EPOCH)}, "
-        f"'any' AS {quoted(row_differences.PARTITION)} FROM read_parquet([{named}])",
+        f"CREATE OR REPLACE TEMP TABLE output AS SELECT {stamped} FROM expected LIMIT 0",
         f"outputs/{query}",
     )
+    for source in _committed(store, query):
+        engine.ask(f"INSERT INTO output BY NAME SELECT {stamped} FROM {source}", source)
     return row_differences.compare(engine, query, engine.columns("expected", query), KEYS[query])
 
 
-def _committed(store: Path, query: str) -> list[Path]:
-    """The files that commits name: what else is there does not count."""
+def _committed(store: Path, query: str) -> list[str]:
+    """What commits name, in SQL: what else is there does not count."""
     return [
-        store / "outputs" / query / name
-        for _, commit in commit_log.commits(store_files.at(store))
-        for query_partition, _, _, name, _ in commit["outputs"]
-        if query_partition.rpartition("/")[0] == query
+        scan(str(store / output.name), output.first_row, output.rows)
+        for output in output_rows.outputs(store_files.at(store))
+        if output.query == query
     ]

@@ -17,7 +17,7 @@ WITHIN_A_MINUTE = {"minutes": "machine", "hottest-machines": "rank"}
 def files(query: str) -> list[str]:
     """The query's files that count, oldest first; none before a run of the pipeline has begun."""
     try:
-        return [file.path for file in rekindle.committed_files(STORE, query)]
+        return rekindle.read(STORE, query).paths()
     except rekindle.model.errors.InputError:
         return []
 

@@ -4,11 +4,16 @@ Imports nothing of the runtime: what checks it reads with this. Commit records a
 `rekindle_store.commit_log`, as for all readers.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from rekindle.model import record_format
-from rekindle_store import commit_log, store_files
+from rekindle_store import commit_log, output_rows, store_files
+from rekindle_store.compacted_outputs import Places
+from rekindle_store.output_rows import Output, OutputRows
 
 
 def commits(store: Path) -> list[dict[str, Any]]:
@@ -16,6 +21,20 @@ def commits(store: Path) -> list[dict[str, Any]]:
     if not (store / "commits").is_dir():
         return []
     return [record for _, record in commit_log.commits(store_files.at(store))]
+
+
+def outputs(store: Path) -> Iterator[Output]:
+    """All output that counts, as often as a record names it, and where it is now."""
+    if (store / "commits").is_dir():
+        yield from output_rows.outputs(store_files.at(store))
+
+
+def tables(store: Path) -> Iterator[tuple[Output, pa.Table]]:
+    """The same, with its rows."""
+    place = store_files.at(store)
+    rows = OutputRows(place, Places(place))
+    for output in outputs(store):
+        yield output, rows.table(output.commit, output.named, output.rows)
 
 
 def newest_cut(store: Path) -> dict[str, Any] | None:

@@ -13,6 +13,8 @@
     checkpoint_records  the record of a checkpoint
     checksummed_file    files of checkpoints: a head, and a body, with their checksums
     committed_files     the output files that count
+    compacted_outputs   where rows are once their files were put together
+    output_rows         the rows of one output file, wherever they lie
     query_output        their rows, as Arrow, pandas or polars
     store_integrity     whether all files of a store are there and unchanged
     store_copies        copies a store to another place

@@ -5,11 +5,13 @@ pipeline. The driver's bookkeeping is `rekindle_spark.checkpoint.restore_points`
 docs/formats.md.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 Kind = Literal["state", "input"]
 Record = dict[str, Any]
+WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9})\.parquet")
 # The generation of the newest driver whose seal names checkpoints, and the epochs of these.
 Seal = tuple[int, frozenset[int]]
 
@@ -61,3 +63,17 @@ def older_files(record: Mapping[str, Any]) -> Iterator[str]:
 def file_name(epoch: int, partition_name: str, kind: Kind) -> str:
     """In the store, of a partition's state or input in the checkpoint of an epoch."""
     return f"checkpoints/{epoch}/{partition_name.replace('/', '-')}.{kind}"
+
+
+def waiting_rows(name: str) -> tuple[int, int] | None:
+    """Partition and epoch of a file, by its path below the store, in which rows wait for a branch
+    that is left out; None for another."""
+    match = WAITING.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def is_read_no_more(name: str, epoch: int) -> bool:
+    """Whether a file has rows that have waited for a branch, up to an epoch from which on, or from
+    later ones, everything is started from that a start may begin with."""
+    waiting = waiting_rows(name)
+    return waiting is not None and waiting[1] <= epoch

@@ -12,8 +12,10 @@ and a driver that was superseded does no harm with it. `sealing` makes them for 
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from rekindle.model import record_format
 from rekindle.model.errors import DamagedError
 from rekindle_store.store_files import Files
 
@@ -56,6 +58,16 @@ def read(files: Files, number: int) -> list[bytes] | None:
     if len(lines) != LENGTH:
         raise damaged(files, number, f"has {len(lines)} records, not {LENGTH}")
     return lines
+
+
+def decoded(
+    files: Files, number: int, lines: Sequence[bytes]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records that are the lines of the segment that has record `number`, with their numbers.
+    Raises DamagedError for one that is not what was written, RunError for another version's."""
+    for each, line in enumerate(lines, first_of(number)):
+        where = f"{files.place}/{name_of(number)}: record {each}"
+        yield each, record_format.decode("commit", line, where)
 
 
 def newest(files: Files) -> int:

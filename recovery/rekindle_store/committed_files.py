@@ -11,17 +11,17 @@ For users: docs/output.md.
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from rekindle.model.errors import DamagedError, InputError
 from rekindle_store import commit_log
 from rekindle_store.commit_log import Record
+from rekindle_store.compacted_outputs import Part, Places
 from rekindle_store.store_files import Files
 from rekindle_store.store_readers import opened, read_ahead, reading
 
@@ -40,10 +40,12 @@ NAMES_SHOWN_MAX = 8
 # Of so many looks at the end of the log one asks for a segment as well: the next record is in one
 # only if its follower stood still while hundreds of others came.
 LOOKS_TO_SEGMENTS = 30
+# Of the listing: whole files, or parts of files.
+VERSIONS = (1, 2)
+# Data files whose sizes are kept, so that each is asked for once.
+SIZES_MAX = 64
 PARTITION = re.compile(r"([A-Za-z0-9._-]+)/([0-9]{1,9})")
 FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,10 @@ class CommittedFile:
     record that names the file, and `committed_at` that record's time in seconds since 1970. The
     output of a step's dead letters is a `query` named `STEP.dead-letters`, that of its late rows
     `STEP.late`, or of a join `STEP.late-left` and `STEP.late-right`.
+
+    Where output was put together, several have one `path`: their rows are `rows` ones from
+    `first_row` on, counted from 0, and `bytes` are those of the whole file. A `first_row` of None
+    says that the file has these rows alone.
     """
 
     query: str
@@ -77,6 +83,7 @@ class CommittedFile:
     path: str
     commit: int
     committed_at: float
+    first_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,11 @@ class OutputLog:
     skipped: NamedFile | None = None
     ended: bool = False
     empty_looks: int = 0
+    places: Places = field(init=False)
+    _whole_sizes: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.places = Places(self.files)
 
     def look(self) -> list[NamedFile] | None:
         """The files that the next commit records name; None at the end of the log.
@@ -155,33 +167,31 @@ class OutputLog:
             if self.query not in declared:
                 raise self._unknown(declared | self.outputs)
 
-    def with_size(self, file: NamedFile) -> CommittedFile:
-        """The file with its size. Raises InputError where it is not there."""
-        return self.counted(file, self.of_store(file, self.files.size))
-
-    def of_store(self, file: NamedFile, action: Callable[[str], Result]) -> Result:
-        """What an action on a file's name gives. Raises InputError where the file is not there."""
+    def located(self, file: NamedFile) -> CommittedFile:
+        """The file as it is shown to users, at its place. Raises InputError where it is not
+        there."""
         with reading(self.files.place):
-            try:
-                return action(file.name)
-            except FileNotFoundError as error:
-                raise DamagedError(
-                    where=f"{self.files.place}/{file.name}",
-                    what=f"is not there, but commit record {file.commit} names it",
-                    remedy="restore it from a copy of the store",
-                ) from error
+            return self.places.of(file.commit, file.name, partial(self._counted, file))
 
-    def counted(self, file: NamedFile, size_bytes: int) -> CommittedFile:
-        """The file as it is shown to users."""
+    def _counted(self, file: NamedFile, part: Part | None) -> CommittedFile:
+        name = file.name if part is None else part.file.name
+        size = self._whole_sizes.get(name)
+        if size is None:
+            size = self.files.size(name)
+            if part is not None:  # many more are in it
+                if len(self._whole_sizes) >= SIZES_MAX:
+                    self._whole_sizes.clear()
+                self._whole_sizes[name] = size
         return CommittedFile(
             query=file.query,
             partition=file.partition,
             epoch=file.epoch,
             rows=file.rows,
-            bytes=size_bytes,
-            path=f"{self.files.place.rstrip('/')}/{file.name}",
+            bytes=size,
+            path=f"{self.files.place.rstrip('/')}/{name}",
             commit=file.commit,
             committed_at=file.committed_at,
+            first_row=None if part is None else part.first_row,
         )
 
     def _is_end(self) -> bool:
@@ -277,7 +287,12 @@ class OutputLog:
 
 
 def committed_files(
-    store: str | Path, query: str | None = None, *, since: int = 0, after: int = 0
+    store: str | Path,
+    query: str | None = None,
+    *,
+    since: int = 0,
+    after: int = 0,
+    version: int = 1,
 ) -> Iterator[CommittedFile]:
     """Yield the output files that count, in the order in which they came to count.
 
@@ -286,13 +301,20 @@ def committed_files(
     the highest `commit` of it as `after`. An epoch may come to count after a later one of another
     partition, so `since` does not replace `after` for that.
 
-    It is a stream: memory does not grow with the log. Raises InputError for a store that is not
-    there, cannot be read or is damaged, and for a query that it does not have; RunError when its
-    server does not answer.
+    A driver puts older output together. With `version=2` the same files are yielded then, with the
+    path and first row of where their rows are. Version 1 knows no first rows: it raises InputError
+    there, since who reads its paths would get the rows of other epochs with each.
+
+    It is a stream: memory does not grow with the log. A path that it has yielded is there for a
+    minute at least. Raises InputError for a store that is not there, cannot be read or is damaged,
+    and for a query that it does not have; RunError when its server does not answer.
     """
+    if version not in VERSIONS:
+        known = " or ".join(map(str, VERSIONS))
+        raise InputError(where="version", what=f"is {version!r}", remedy=f"give {known}")
     log = OutputLog(opened(store), query, since=since, last=after)
     log.check_declared()
-    return _listed(log, whole=after == 0)
+    return _listed(log, whole=after == 0, version=version)
 
 
 def summaries(store: str | Path) -> list[QuerySummary]:
@@ -308,8 +330,16 @@ def summaries(store: str | Path) -> list[QuerySummary]:
     return [found[query] for query in sorted(found)]
 
 
-def _listed(log: OutputLog, *, whole: bool) -> Iterator[CommittedFile]:
+def _listed(log: OutputLog, *, whole: bool, version: int) -> Iterator[CommittedFile]:
     while (found := log.look()) is not None:
-        yield from read_ahead(found, log.with_size)
+        for file in read_ahead(found, log.located):
+            if version == 1 and file.first_row is not None:
+                raise InputError(
+                    where=f"checkpoint store {log.files.place}",
+                    what="has output that was put together: one file has the rows of many epochs",
+                    remedy="use rekindle.read, or pass version=2 and take `rows` rows from "
+                    "`first_row` on of each path (docs/output.md)",
+                )
+            yield file
     if whole:
         log.check_known()

@@ -101,6 +101,9 @@ def make_folder(path: Path) -> None:
         flush(folder.parent)
 
 
+OUTPUTS = "outputs"
+
+
 class LocalFiles:
     """The files below a folder (`files.Files`). Folders must be there: nothing but `make_folder`
     makes any."""
@@ -193,12 +196,13 @@ class LocalFiles:
             raise OSError(errno.EIO, "the store is away", path) from error
 
     def remove(self, names: Iterable[str]) -> None:
-        """Folders that are emptied go as well, but for the top ones."""
+        """Folders that are emptied go as well, but for the top ones, and those of output: nobody
+        makes these again for hosts that write there."""
         paths = [self.directory / name for name in names]
         for path in paths:
             path.unlink(missing_ok=True)
         for folder in {path.parent for path in paths}:
-            if folder.parent != self.directory:
+            if folder.parent not in (self.directory, self.directory / OUTPUTS):
                 with suppress(OSError):
                     folder.rmdir()
 

@@ -2,10 +2,12 @@
 
     rekindle.read(store, query) ──► Output ──► arrow(), pandas(), polars()    all rows
                                        ├─────► tables()                      a file at a time
-                                       └─────► follow()                      and what comes later
+                                       ├─────► follow()                      and what comes later
+                                       └─────► paths()                       files, for engines
 
 Rows come in the order in which they came to count. Within one partition of a query that is the
-order of epochs; partitions may be at different epochs. For users: docs/output.md.
+order of epochs; partitions may be at different epochs. Where the rows lie is up to `output_rows`.
+For users: docs/output.md.
 """
 
 import time
@@ -16,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rekindle.model.errors import InputError, RunError, first_line
 from rekindle_store import commit_log
@@ -28,6 +29,7 @@ from rekindle_store.committed_files import (
     OutputLog,
     committed_files,
 )
+from rekindle_store.output_rows import OutputRows
 from rekindle_store.store_readers import opened, read_ahead, reading
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ POLL_SECONDS = 1.0
 # How long somebody who follows waits for a store that does not answer.
 PATIENCE_SECONDS = 600.0
 RETRY_SECONDS = 1.0
+# A driver puts files together once in minutes, so the second listing is undisturbed.
+LISTINGS_MAX = 10
 
 
 def read(
@@ -97,9 +101,35 @@ class Output:
         """Raise what is wrong with store or query, as far as that can be known at once."""
         self._log().check_declared()
 
-    def files(self) -> Iterator[CommittedFile]:
-        """Yield the files with these rows, without reading them."""
-        return committed_files(self.store, self.query, since=self.since)
+    def files(self, *, version: int = 1) -> Iterator[CommittedFile]:
+        """Yield the files with these rows, without reading them: see `committed_files`."""
+        return committed_files(self.store, self.query, since=self.since, version=version)
+
+    def paths(self) -> list[str]:
+        """Each Parquet file with rows of the query once, for engines that read whole files: all
+        rows of these files count, and there are no others. Read them soon: a driver that puts files
+        together removes the single ones a minute later.
+
+        Raises InputError for an output with `since` or `limit`, as files have rows of other epochs,
+        and what `committed_files` does.
+        """
+        if self.since or self.limit is not None:
+            raise InputError(
+                where="paths()",
+                what="is asked for a part of the rows",
+                remedy="use files(version=2), which says from which row on a file has them",
+            )
+        for _ in range(LISTINGS_MAX):
+            log = self._log()
+            log.check_declared()
+            found = _paths(log)
+            if found is not None:
+                return found
+        raise RunError(
+            where=f"checkpoint store {self.store}",
+            what=f"had output put together {LISTINGS_MAX} times while it was listed",
+            remedy="ask again, or use tables()",
+        )
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of one file after the other; memory does not grow with the output.
@@ -158,12 +188,12 @@ class Output:
         return OutputLog(opened(self.store), self.query, since=self.since)
 
     def _parts(self, log: OutputLog) -> Iterator[pa.Table]:
-        has_rows = False
+        rows, has_rows = OutputRows(log.files, log.places), False
         while (found := log.look()) is not None:
             has_rows |= bool(found)
-            yield from read_ahead(found, partial(_table, log))
+            yield from read_ahead(found, partial(_table, rows))
         if not has_rows and log.skipped is not None:
-            yield _table(log, log.skipped).slice(0, 0)
+            yield _table(rows, log.skipped).slice(0, 0)
         log.check_known()
         if self.query not in log.outputs:
             raise NoOutputYet(
@@ -216,10 +246,10 @@ class _Follower:
             yield from self._read(found or [])
 
     def _read(self, found: list[NamedFile]) -> Iterator[pa.Table]:
-        done = 0
+        rows, done = OutputRows(self.log.files, self.log.places), 0
         while done < len(found):
             try:
-                for table in read_ahead(found[done:], partial(_table, self.log)):
+                for table in read_ahead(found[done:], partial(_table, rows)):
                     self._answers()
                     yield table
                     done += 1
@@ -258,23 +288,24 @@ class _Follower:
             self.waiting(None)
 
 
-def _table(log: OutputLog, file: NamedFile) -> pa.Table:
+def _table(rows: OutputRows, file: NamedFile) -> pa.Table:
     """The rows of a file. Raises InputError where it is missing or damaged."""
-    data = log.of_store(file, log.files.read)
-    try:
-        source = pa.BufferReader(data)
-        table = pq.ParquetFile(source, page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(log, file, f"cannot be read ({first_line(error)})") from error
-    if table.num_rows != file.rows:
-        what = f"has {table.num_rows} rows, where commit record {file.commit} says {file.rows}"
-        raise _damaged(log, file, what)
-    return table
+    with reading(rows.files.place):
+        return rows.table(file.commit, file.name, file.rows)
 
 
-def _damaged(log: OutputLog, file: NamedFile, what: str) -> InputError:
-    return InputError(
-        where=f"{log.files.place}/{file.name}",
-        what=what,
-        remedy="restore it from a copy of the store",
-    )
+def _paths(log: OutputLog) -> list[str] | None:
+    """The paths of all files, each once; None where a driver has put files together meanwhile, so
+    that one of them has rows of others as well."""
+    left: dict[str, int] = {}  # rows that have not been named yet
+    while (found := log.look()) is not None:
+        for file in found:
+            with reading(log.files.place):
+                part = log.places.part(file.commit, file.name)
+            name, rows = (
+                (file.name, file.rows) if part is None else (part.file.name, part.file.rows)
+            )
+            left[name] = left.get(name, rows) - file.rows
+    log.check_known()
+    place = log.files.place.rstrip("/")
+    return None if any(left.values()) else [f"{place}/{name}" for name in left]

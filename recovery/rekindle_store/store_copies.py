@@ -1,14 +1,14 @@
 """Copies a checkpoint store to another place, on which a driver can go on: a folder, S3 or HDFS.
 
-    programs ─► states, input ─► outputs, segments, commits ─► offsets ─► branches ─► generations
-      ─► the newest checkpoint's record ─► check ─► it may be used
+    programs ─► states, input ─► outputs, indices, segments, commits ─► offsets ─► branches
+      ─► generations ─► the newest checkpoint's record ─► check ─► it may be used
 
 A driver may write to the source meanwhile: each part is copied before what names it, and what came
 later than the names that were read is left for the next copy. Where the driver removes a checkpoint
-before it is copied, the copy goes on with the newest one then. While the file `copying` is beside
-the target's generations no driver starts there. A copy that was interrupted, or an older one, is
-gone on with: what is there and equal is not copied again, and what a driver would have removed is
-removed.
+before it is copied, or puts output together, the copy goes on with what is there then. While the
+file `copying` is beside the target's generations no driver starts there. A copy that was
+interrupted, or an older one, is gone on with: what is there and equal is not copied again, and what
+a driver would have removed is removed.
 
 The target becomes a store of its own, by the record `copy` (`commit_log.identity`): as soon as a
 driver has started on it, nothing is copied there any more. For users: docs/operations.md.
@@ -18,7 +18,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
@@ -29,16 +29,18 @@ from rekindle_store import (
     checkpoint_records,
     commit_log,
     commit_segments,
+    compacted_outputs,
     store_errors,
     store_files,
     store_integrity,
 )
 from rekindle_store.checkpoint_records import Record, Seal
+from rekindle_store.compacted_outputs import Index, Part, Places
 from rekindle_store.store_files import Files
 from rekindle_store.store_integrity import Findings, OfOutput
 from rekindle_store.store_readers import opened, read_ahead
 
-# Checkpoints that a driver may replace one after the other while they are copied.
+# How often a driver may replace what is being copied, a checkpoint mostly.
 ROUNDS_MAX = 20
 # Commit records whose output files are copied together, before them.
 RECORDS_TOGETHER = 64
@@ -66,7 +68,7 @@ class Copied:
 
 
 class _ReplacedError(Exception):
-    """The driver has removed a checkpoint while it was copied."""
+    """The driver has removed a checkpoint while it was copied, or has put output together."""
 
 
 def copy(source: str, target: str, say: Say = lambda _: None, *, quick: bool = False) -> Copied:
@@ -105,6 +107,14 @@ class _Copying:
     equal: int = 0
     made: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
+    # The newest commit of an older copy.
+    last_there: int = 0
+    # Where output is in the source, and the data files whose indices were copied.
+    places: Places = field(init=False)
+    data_files: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.places = Places(self.source)
 
     def check_places(self) -> None:
         """Refuse a source that is half a copy, and a target that is no copy of the source, or on
@@ -175,7 +185,7 @@ class _Copying:
                 self._round()
                 return
             except _ReplacedError:
-                self.say("the driver has replaced the checkpoint: going on with the next one")
+                self.say("the driver has replaced what was copied: going on with what is there")
         raise RunError(
             where=f"checkpoint store {self.source.place}",
             what=f"had its checkpoint replaced {ROUNDS_MAX} times before it was copied",
@@ -277,6 +287,7 @@ class _Copying:
         own = self._numbers("commits")
         with _reading(self.source):
             made, _ = commit_segments.made(self.source)
+        self._indices()
         for first in sorted(made):
             self._segment(first)
         for begin in range(0, len(own), RECORDS_TOGETHER):
@@ -297,16 +308,86 @@ class _Copying:
         name = commit_segments.name_of(first)
         data = self._get(name)
         if data is None or data != self._there(name):
-            with _reading(self.source):
-                lines = commit_segments.read(self.source, first)
-            if data is None or lines is None:
+            if data is None:
                 where = f"{self.source.place}/commits/{first}.json"
                 raise DamagedError(where=where, what="is not there", remedy=DAMAGED)
-            self._outputs(
-                self._decoded("commit", f"{name}: record {number}", line)
-                for number, line in enumerate(lines, first)
-            )
+            self._outputs(self._records(first))
         self._put(name, data)
+
+    def _records(self, first: int) -> list[tuple[int, Record]]:
+        """The records of a segment; none where there is none."""
+        with _reading(self.source):
+            lines = commit_segments.read(self.source, first)
+            return list(commit_segments.decoded(self.source, first, lines or ()))
+
+    def _indices(self) -> None:
+        """Copy the indices of output that was put together, each behind its data files."""
+        self.places, self.data_files = Places(self.source), set()
+        with _reading(self.source):
+            found, _ = compacted_outputs.made(self.source)
+        with _reading(self.target):
+            self.last_there = max(
+                commit_log.newest(self.target), commit_segments.newest(self.target)
+            )
+        number = 1
+        while True:
+            level = compacted_outputs.highest(found, number)
+            if level is None:
+                return
+            self._index(number, level)
+            number = compacted_outputs.block_of(number, level)[1] + 1
+
+    def _index(self, first: int, level: int) -> None:
+        """Copy an index. What it has made needless in the target goes before it is there: until
+        then an interrupted copy begins here again."""
+        name = compacted_outputs.name_of(first, level)
+        data = self._get(name)
+        if data is None:
+            raise _ReplacedError
+        index = compacted_outputs.decoded(data, f"{self.source.place}/{name}")
+        if data != self._there(name):
+            self._data_files(index)
+            self._remove_replaced(index, level)
+        self._put(name, data)
+        self.data_files.update(index.data_files())
+
+    def _data_files(self, index: Index) -> None:
+        missing = self._all(sorted(index.data_files()), _by_size)
+        if missing:
+            with _reading(self.source):
+                now = compacted_outputs.find(self.source, index.first)
+            if now is not None and missing[0] not in now.data_files():
+                raise _ReplacedError
+            where = f"{self.source.place}/{missing[0]}"
+            what = f"is not there, but the index of commit {index.first} names it"
+            raise DamagedError(where=where, what=what, remedy=DAMAGED)
+
+    def _remove_replaced(self, index: Index, level: int) -> None:
+        """Remove what an older copy has of the output that an index is for: lower indices with
+        their data files, and single files."""
+        kept = index.data_files()
+        for lower in range(level):
+            width = commit_segments.LENGTH * compacted_outputs.FAN**lower
+            for first in range(index.first, index.last, width):
+                data = [name for name in self._replaced(first, lower) if name not in kept]
+                with _writing(self.target):
+                    self.target.remove(data)
+                    self.target.remove([compacted_outputs.name_of(first, lower)])
+        for first in range(index.first, index.last, commit_segments.LENGTH):
+            if first <= self.last_there:
+                with _reading(self.source):
+                    where = f"{self.source.place}/{index.name}"
+                    parts = compacted_outputs.parts(index, first, self._records(first), where)
+                single = [name for (_, name), part in parts.items() if part]
+                with _writing(self.target):
+                    self.target.remove(filter(compacted_outputs.is_single, single))
+
+    def _replaced(self, first: int, level: int) -> Iterable[str]:
+        """The data files of an index in the target; none where that cannot be read."""
+        with _reading(self.target), suppress(DamagedError):
+            index = compacted_outputs.read(self.target, first, level)
+            return () if index is None else index.data_files()
+        return ()
 
     def _own_files(self, found: dict[int, bytes], made: set[int]) -> None:
         """Copy records in files of their own, but for those that are in a segment as well and may
@@ -320,7 +401,7 @@ class _Copying:
             for number, record in decoded.items()
             if commit_segments.first_of(number) not in made or commit_log.is_seal(record)
         ]
-        self._outputs(decoded[number] for number in kept)
+        self._outputs([(number, decoded[number]) for number in kept])
         for number in kept:
             self._put(f"commits/{number}.json", found[number])
 
@@ -332,18 +413,30 @@ class _Copying:
             assert lines is not None, "a segment that was just copied is gone"
             self._put(f"commits/{last}.json", lines[-1])
 
-    def _outputs(self, found: Iterable[Record]) -> None:
-        names = [
-            f"outputs/{part.rpartition('/')[0]}/{file}"
-            for record in found
-            for part, _, _, file, _ in record["outputs"]
+    def _outputs(self, found: Iterable[tuple[int, Record]]) -> None:
+        """Copy the output files that records name, but for those whose rows are elsewhere."""
+        named = [
+            (number, name)
+            for number, record in found
+            for _, name, _ in compacted_outputs.output_names(record)
         ]
+        parts = {name: self._part(number, name) for number, name in named}
+        if any(part and part.file.name not in self.data_files for part in parts.values()):
+            raise _ReplacedError  # its index was made since indices were copied
+        own = [name for name, part in parts.items() if part is None]
         self.say(f"{self.copied:,} files copied, {self.equal:,} there already")
-        missing = self._all(names, _by_size)
+        missing = self._all(own, _by_size)
         if missing:
+            self.places.look_again()
+            if any(name in missing and self._part(number, name) for number, name in named):
+                raise _ReplacedError
             where = f"{self.source.place}/{missing[0]}"
             what = "is not there, but a commit record names it"
             raise DamagedError(where=where, what=what, remedy=DAMAGED)
+
+    def _part(self, number: int, name: str) -> Part | None:
+        with _reading(self.source):
+            return self.places.part(number, name)
 
     def _all(self, names: list[str], is_equal: "IsEqual") -> list[str]:
         """Copy files, some at a time; the names of those that the source does not have. Raises

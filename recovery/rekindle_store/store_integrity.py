@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Literal
 
@@ -29,9 +30,11 @@ from rekindle_store import (
     commit_log,
     commit_segments,
     committed_files,
+    compacted_outputs,
     store_errors,
 )
 from rekindle_store.checkpoint_records import Record, Seal
+from rekindle_store.compacted_outputs import DataFile, Part, Places
 from rekindle_store.store_files import Files
 from rekindle_store.store_readers import read_ahead, reading
 
@@ -40,12 +43,14 @@ DAMAGES_MAX = 1_000
 # Looks at checkpoints, each of which a driver may replace meanwhile.
 LOOKS_MAX = 20
 GONE = "is not there"
-BRANCH_FILE = re.compile(r"([0-9]+)-([0-9]{9})\.parquet")
 PROGRAM = re.compile(r"program-([0-9]+)\.pickle")
 COPY = "restore it from a copy of the store"
 
 Say = Callable[[str], None]
 OfOutput = Literal["rows", "sizes", "nothing"]
+# Of an output file: its path below the store, its rows, and the commit record that names it.
+Output = tuple[str, int, int]
+Look = Callable[[], tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +139,10 @@ def branch_files(
     for step in sorted({record["step"] for record in records}):
         folder = f"outputs/{step}~branch"
         for name in files.names(folder):
-            match = BRANCH_FILE.fullmatch(name)
-            if match is not None and int(match[2]) > after:
-                of_part = found.setdefault((step, int(match[1])), {})
-                of_part[int(match[2])] = f"{folder}/{name}"
+            waiting = checkpoint_records.waiting_rows(f"{folder}/{name}")
+            if waiting is not None and waiting[1] > after:
+                of_part = found.setdefault((step, waiting[0]), {})
+                of_part[waiting[1]] = f"{folder}/{name}"
     return found
 
 
@@ -145,6 +150,7 @@ BRANCH_GONE = "a start does not know from which epoch on a step is left out, and
 COMMIT_GONE = "starts are refused, and readers end there: no output behind it is read"
 GENERATION_GONE = "an older driver may not notice that it was replaced, and the pipeline's outputs"
 GENERATION_GONE += " may not be known to readers"
+INDEX_GONE = "readers of output end with an error at the commits that it is for"
 OFFSETS_GONE = "the input of the epoch is not known any more, and starts are refused"
 OUTPUT_GONE = "readers of the query end with an error there"
 ROWS_GONE = "the branch that is left out cannot catch up from there on, once it is mended"
@@ -165,7 +171,8 @@ MEANINGS = {
 class _Walk:
     """One look at a store. `named` is the newest epoch with output of each query partition,
     `finished` the newest epoch that is finished for any partition, `last` the newest commit, `seal`
-    the newest driver's, `left_out` what runs without a step."""
+    the newest driver's, `left_out` what runs without a step, `looked_at` the files that serve many
+    commits, and were looked at."""
 
     files: Files
     findings: Findings
@@ -176,6 +183,11 @@ class _Walk:
     last: int = 0
     seal: Seal | None = None
     left_out: list[Record] = field(default_factory=list)
+    places: Places = field(init=False)
+    looked_at: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.places = Places(self.files)
 
     def generations(self) -> None:
         """The records of drivers' starts, and the programs of the last ones."""
@@ -246,6 +258,7 @@ class _Walk:
         # In this order: a record loses its own file only once its segment is there.
         own = set(commit_log.numbers(self.files, "commits"))
         made = self._segments()
+        self._indices()
         last = max([*own, *(first + commit_segments.LENGTH - 1 for first in made)], default=0)
         self.findings.commits = self.last = last
         # the log may have grown since its own files were listed
@@ -260,7 +273,7 @@ class _Walk:
             numbers = range(first, min(first + commit_segments.LENGTH, last + 1))
             found = self._block(numbers, own, is_made=first in made)
             missing |= set(numbers).difference(found)
-            outputs: list[tuple[str, int, int]] = []
+            outputs: list[Output] = []
             for number, record in found.items():
                 if record is not None:
                     outputs += self._taken_in(number, record)
@@ -278,6 +291,37 @@ class _Walk:
             remedy = "remove it, if nothing else of the log is damaged; else restore the segments"
             self.findings.add(Damage(place, what, meaning, f"{remedy} from a copy of the store"))
         return made
+
+    def _indices(self) -> None:
+        """The indices of output that was put together."""
+        found, others = compacted_outputs.made(self.files)
+        meaning = "nobody reads it: names of indices follow from the numbers of their commits"
+        for name in others:
+            remedy = "remove it, if nothing else is damaged"
+            self.findings.add(
+                Damage(name, "is for other commits than an index is", meaning, remedy)
+            )
+        for level, firsts in enumerate(found):
+            for first in sorted(firsts):
+                self._index(first, level)
+
+    def _index(self, first: int, level: int) -> None:
+        name = compacted_outputs.name_of(first, level)
+        try:
+            self.findings.count("indices", self.files.size(name))
+            compacted_outputs.read(self.files, first, level)
+        except FileNotFoundError:  # one of a higher level has taken its place meanwhile
+            return
+        except DamagedError as error:
+            self._add_index(error)
+
+    def _add_index(self, error: DamagedError) -> None:
+        """An index that is damaged, or does not fit its commits: told once. Damage of the commits
+        themselves is told where they are looked at."""
+        place = error.where.removeprefix(f"{self.files.place}/")
+        if place not in self.looked_at and compacted_outputs.is_index(place):
+            self.looked_at.add(place)
+            self.findings.add(Damage(place, error.what, INDEX_GONE))
 
     def _block(self, numbers: range, own: set[int], *, is_made: bool) -> dict[int, Record | None]:
         """The records of the numbers of one segment that are there, None for damaged ones."""
@@ -322,7 +366,7 @@ class _Walk:
             meaning = "two records have one number: readers and drivers may take either"
             self.findings.add(Damage(f"commits/{number}.json", what, meaning))
 
-    def _taken_in(self, number: int, record: Record) -> Iterator[tuple[str, int, int]]:
+    def _taken_in(self, number: int, record: Record) -> Iterator[Output]:
         """The output files that a record names, with their rows and the record's number."""
         self.seal = seal_of(record) or self.seal
         newest = max((last for _, last, _ in record["finished"].values()), default=0)
@@ -340,38 +384,69 @@ class _Walk:
                 continue
             yield f"outputs/{match[1]}/{file}", rows, number
 
-    def _check_outputs(self, outputs: list[tuple[str, int, int]]) -> None:
+    def _check_outputs(self, outputs: list[Output]) -> None:
+        """Look at output files, or at the data files that their rows are in, each of these once."""
         if self.of_output == "nothing":
             return
-        look = self._size if self.of_output == "sizes" else self._rows
-        for (name, rows, commit), (size, found) in zip(
-            outputs, read_ahead(outputs, look), strict=True
-        ):
+        before: list[Part | None] = []
+        while True:
+            located = self._located(outputs)
+            if located is None:
+                return
+            looks = self._looks(outputs, located)
+            found = list(read_ahead(looks.values(), lambda look: look()))
+            is_gone = any(what.startswith(GONE) for _, what in found)
+            if not is_gone or located == before:
+                break
+            before = located
+            self.places.look_again()  # it was put together meanwhile
+        for name, (size, what) in zip(looks, found, strict=True):
+            self.looked_at.add(name)
             self.findings.count("outputs", size)
-            if isinstance(found, str):
-                what = found
-            elif found == rows:
-                continue
-            else:
-                what = f"has {found} rows, where commit record {commit} says {rows}"
-            self.findings.add(Damage(name, what, OUTPUT_GONE))
+            if what:
+                self.findings.add(Damage(name, what, OUTPUT_GONE))
 
-    def _size(self, output: tuple[str, int, int]) -> tuple[int, int | str]:
-        """The bytes of an output file, and its rows, as far as its record says: what is wrong
-        instead, where something is."""
-        name, rows, commit = output
+    def _located(self, outputs: list[Output]) -> list[Part | None] | None:
+        """Where the rows of output files are; None, and a finding, where an index is damaged."""
+        try:
+            return [self.places.part(commit, name) for name, _, commit in outputs]
+        except DamagedError as error:
+            self._add_index(error)
+            return None
+
+    def _looks(self, outputs: list[Output], located: list[Part | None]) -> dict[str, Look]:
+        """What is to be looked at, by name, and how."""
+        looks: dict[str, Look] = {}
+        for (name, rows, commit), part in zip(outputs, located, strict=True):
+            if part is None:
+                by = f"commit record {commit}"
+                looks[name] = partial(self._output, name, rows, by)
+            elif part.file.name not in self.looked_at:
+                looks[part.file.name] = partial(self._data_file, part.file)
+        return looks
+
+    def _output(self, name: str, rows: int, by: str) -> tuple[int, str]:
+        """The bytes of a file with rows of output, and what is wrong with it. Its pages are read,
+        with their checksums, unless sizes will do; `by` is what names it."""
+        size, found = self._parquet(name) if self.of_output == "rows" else self._size(name, rows)
+        if found == GONE:
+            return size, f"{GONE}, but {by} names it"
+        if isinstance(found, str):
+            return size, found
+        return size, "" if found == rows else f"has {found} rows, where {by} says {rows}"
+
+    def _data_file(self, file: DataFile) -> tuple[int, str]:
+        size, what = self._output(file.name, file.rows, "its index")
+        if not what and size != file.bytes:
+            what = f"has {size} bytes, where its index says {file.bytes}"
+        return size, what
+
+    def _size(self, name: str, rows: int) -> tuple[int, int | str]:
+        """The bytes of a file, and the rows that it is to have."""
         try:
             return self.files.size(name), rows
         except FileNotFoundError:
-            return 0, f"is not there, but commit record {commit} names it"
-
-    def _rows(self, output: tuple[str, int, int]) -> tuple[int, int | str]:
-        """The same once each of its pages has been read, with their checksums."""
-        name, _, commit = output
-        size, found = self._parquet(name)
-        if found == GONE:
-            found = f"{GONE}, but commit record {commit} names it"
-        return size, found
+            return 0, GONE
 
     def _parquet(self, name: str) -> tuple[int, int | str]:
         """The bytes of a Parquet file, and its rows: what is wrong instead, where something is."""

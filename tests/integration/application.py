@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import readings
 
 import rekindle
@@ -220,15 +221,14 @@ class Application:
 
     def outputs(self) -> dict[str, pl.DataFrame]:
         """All committed rows by query; none is committed twice."""
-        names: dict[str, list[str]] = {}
+        tables: dict[str, list[pa.Table]] = {}
         committed: set[tuple[str, int]] = set()
-        for record in self.commits():
-            for query_partition, epoch, _, name, _ in record["outputs"]:
-                assert (query_partition, epoch) not in committed, "committed twice"
-                committed.add((query_partition, epoch))
-                query = query_partition.split("/")[0]
-                names.setdefault(query, []).append(str(self.store / "outputs" / query / name))
-        return {query: pl.read_parquet(files) for query, files in names.items()}
+        for output, table in stored_records.tables(self.store):
+            assert (output.query_partition, output.epoch) not in committed, "committed twice"
+            committed.add((output.query_partition, output.epoch))
+            query = output.query_partition.split("/")[0]
+            tables.setdefault(query, []).append(table)
+        return {query: _frame(pa.concat_tables(parts)) for query, parts in tables.items()}
 
     def executors(self) -> dict[str, frozenset[int]]:
         """Process ids of each node's executor JVM and host."""
@@ -314,6 +314,12 @@ class Before:
                     again.add(name)
                 reached[name] = last
         return again
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def placement_after(events: Iterable[Event]) -> dict[str, str]:

@@ -69,8 +69,9 @@ def assert_read_as_committed(application: Application) -> None:
     for query, rows in application.outputs().items():
         output = rekindle.read(application.store, query)
         compare(query, output.polars(), rows)
-        assert sum(file.rows for file in output.files()) == rows.height
-    counted = [Path(file.path) for file in rekindle.committed_files(application.store)]
+        assert sum(file.rows for file in output.files(version=2)) == rows.height
+    listed = rekindle.committed_files(application.store, version=2)
+    counted = [(Path(file.path), file.first_row) for file in listed]
     records = stored_records.commits(application.store)
     assert len(counted) == len(set(counted)) == sum(len(record["outputs"]) for record in records)
-    assert all(path.is_file() for path in counted)
+    assert all(path.is_file() for path, _ in counted)

@@ -19,6 +19,7 @@ VERSIONS: Mapping[str, int] = {
     "generation": 1,  # a driver has started
     "offsets": 1,  # the input of an epoch
     "commit": 1,  # what has become finished
+    "compaction": 1,  # where output of many commits is
     "checkpoint": 1,  # a global checkpoint
     "branch": 1,  # what runs without a step from an epoch on
     "copy": 1,  # a store is a copy of another one

@@ -70,3 +70,13 @@ def literal(value: str) -> str:
 def quoted(name: str) -> str:
     """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def scan(path: str, first_row: int | None = None, rows: int = 0) -> str:
+    """What a Parquet file has, in SQL behind FROM: all of it, or so many `rows` from one on."""
+    read = f"read_parquet({literal(path)}, hive_partitioning = false"
+    if first_row is None:
+        return f"{read})"
+    end = first_row + rows
+    part = f"{read}, file_row_number = true) WHERE file_row_number >= {first_row}"
+    return f"(FROM {part} AND file_row_number < {end})"

@@ -42,6 +42,7 @@ FILES = pa.schema(
         ("commit", pa.int64()),
         ("committed_at", MOMENT),
         ("path", pa.string()),
+        ("first_row", pa.int64()),
     ]
 )
 # Files that are listed together in one table.
@@ -204,7 +205,8 @@ def _summary(store: str) -> pa.Table:
 
 def _listing(store: str, query: str, since: int, limit: int | None) -> Iterator[pa.Table]:
     """A row for each file, one table at least."""
-    found = islice(committed_files.committed_files(store, query, since=since), limit)
+    listed = committed_files.committed_files(store, query, since=since, version=2)
+    found = islice(listed, limit)
     yield _rows(islice(found, FILES_MAX), FILES)
     while (table := _rows(islice(found, FILES_MAX), FILES)).num_rows:
         yield table

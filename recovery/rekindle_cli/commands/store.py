@@ -26,6 +26,7 @@ KINDS = {
     "programs": "programs",
     "segments": "segments of the commit log",
     "commits": "commit records",
+    "indices": "indices of output that was put together",
     "outputs": "output files",
     "branches": "branches left out",
     "waiting": "rows that wait for them",

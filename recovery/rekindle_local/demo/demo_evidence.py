@@ -205,14 +205,10 @@ def write_outputs(directory: Path, run: DemoRecords) -> None:
         query_partition: [stamped(schema.empty_table(), 0, 0.0)]
         for query_partition, schema in run.schemas.items()
     }
-    for record in stored_records.commits(run.store):
-        for query_partition, epoch, rows, name, _ in record["outputs"]:
-            if query_partition not in tables:  # dead letters
-                continue
-            query = query_partition.rpartition("/")[0]
-            table = pq.read_table(run.store / "outputs" / query / name)
-            assert table.num_rows == rows, f"{name} of {query} is not what was committed"
-            tables[query_partition].append(stamped(table, epoch, record["at"] - run.failure_at))
+    for output, table in stored_records.tables(run.store):
+        if output.query_partition in tables:  # else dead letters
+            at = output.committed_at - run.failure_at
+            tables[output.query_partition].append(stamped(table, output.epoch, at))
     for query_partition, parts in tables.items():
         path = directory / "outputs" / f"{query_partition}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from rekindle import coordination, protocol
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.errors import InputError, RunError
-from rekindle.model.settings import ADAPTIVE, Settings
+from rekindle.model.settings import ADAPTIVE, COMPACTED, Settings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle.protocol import Handshake, store_paths
 from rekindle_spark.checkpoint import savepoint_upgrade
@@ -40,6 +40,7 @@ from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
 from rekindle_spark.output import dead_letters, output_commit, output_staging
 from rekindle_spark.output.late_row_counts import LateCounts
+from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.pipeline import program, program_pickle
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline
@@ -274,8 +275,16 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
         lambda: store.covered,
         lambda text: application.events.write("sealing-failed", text=text),
     )
+    compaction = Compaction(
+        store.files,
+        store.generation,
+        lambda: store.settled,
+        lambda text: application.events.write("compaction-failed", text=text),
+    )
     requests.start()
-    thread, sealing_thread = catch_up.start(), sealing.start()
+    thread, background = catch_up.start(), [sealing.start()]
+    if application.settings.runtime.output_files == COMPACTED:
+        background.append(compaction.start())
     try:
         loop.run()
         kind = "savepoint" if loop.is_saved else "finish"
@@ -290,8 +299,10 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
         application.stopping = True
         requests.stop()
         sealing.stop()
+        compaction.stop()
         thread.join(timeout=30)
-        sealing_thread.join(timeout=5)  # what it is at may be left undone
+        for one in background:
+            one.join(timeout=5)  # what it is at may be left undone
 
 
 def _application(

@@ -1,9 +1,11 @@
 """Output: files of sinks, staged output, and the commit record that makes it count.
 
-late_row_counts  how many there are, of all that counts
-sink_files       the sinks' files: put into the store together
-output_commit    makes output count: the commit record, and what tells of it
-dead_letters     which rows were left out: committed, and the same in every repeat
-output_staging   output of unordered epochs, held back until a checkpoint
-repeat_errors    what is said of a repeat that gave something else
+late_row_counts    how many there are, of all that counts
+sink_files         the sinks' files: put into the store together
+output_commit      makes output count: the commit record, and what tells of it
+dead_letters       which rows were left out: committed, and the same in every repeat
+output_staging     output of unordered epochs, held back until a checkpoint
+repeat_errors      what is said of a repeat that gave something else
+output_compaction  puts output files of old commits together
+row_packing        packs the rows of many Parquet files into few
 """

@@ -96,6 +96,10 @@ class CheckpointStore:
         self.begin: Mapping[str, Any] | None = None
         # the newest commit that a checkpoint's record has in its fold
         self.covered = 0
+        # the newest epoch that no start runs again, of this driver's checkpoints
+        self.settled = 0
+        # steps that branches which are left out begin with, or were
+        self.branches: set[str] = set()
         self.lock = threading.Lock()
         self.requests: UserRequests | None = None
 
@@ -193,6 +197,7 @@ class CheckpointStore:
             known = self.patience.through(lambda: numbered(self.files, "branches"))
             try:
                 self._create("branches", 1 + max(known, default=0), "branch", content)
+                self.branches.add(content["step"])
                 return
             except FencedError:  # perhaps an older driver's, which was on its way
                 self.patience.through(self.check_generation)
@@ -298,6 +303,17 @@ class CheckpointStore:
             if found is not None and int(found[1]) < kept[-1]["epoch"]
         )
         self.files.remove(name for name in older if name not in needed)
+        self._prune_branches(begin)
+        self.settled = begin
+
+    def _prune_branches(self, begin: int) -> None:
+        """Remove what has waited for branches up to an epoch behind which all starts begin."""
+        for step in sorted(self.branches):
+            folder = f"outputs/{step}~branch"
+            names = [f"{folder}/{name}" for name in self.files.names(folder)]
+            self.files.remove(
+                name for name in names if checkpoint_records.is_read_no_more(name, begin)
+            )
 
     def set_aside(self, damage: DamagedError) -> DamagedError:
         """Take the newest checkpoints out of use, which need a damaged file; what to end with.
@@ -405,6 +421,7 @@ class CheckpointStore:
         branches = self._read_all("branches", "branch")
         _check_gaps("branches", branches, 1, max(branches, default=0))
         told = [one for _, one in sorted(branches.items())]
+        self.branches |= {one["step"] for one in told}
         sound = frozenset(record["epoch"] for record in counting)
         place = str(self.files.place)
         return StoreHistory(offsets, self.fold, checkpoint, told, sound, self._owner(), place)

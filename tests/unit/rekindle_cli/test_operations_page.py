@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from memory_files import MemoryFiles
 from s3_server import serving
 from whole_stores import Driver, started
 
 import rekindle
 from rekindle.model import record_format
 from rekindle_cli import command_line
+from rekindle_spark.output.row_packing import RowPacker
 from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_store import commit_segments, store_files, store_integrity
 
@@ -104,23 +106,39 @@ def test_a_commit_record_has_the_bytes_that_the_formula_says(partitions: int, ou
     assert len(commit(100_000, partitions, outputs)) == pytest.approx(formula, rel=0.05)
 
 
-def test_an_output_file_and_the_table_have_the_bytes_that_the_page_says(tmp_path: Path) -> None:
+def output(epoch: int) -> pa.Table:
+    """Twelve rows of four columns, others in each epoch."""
+    numbers = [epoch * 12 + number for number in range(12)]
+    return pa.table(
+        {
+            "carrier": [f"c{number % 12}" for number in numbers],
+            "hour": pa.array([3_600_000_000 * number for number in numbers], pa.timestamp("us")),
+            "n": pa.array([number * 0x9E3779B1 % 10_007 for number in numbers], pa.int64()),
+            "mean": [number * 0x9E3779B1 % 1_009 / 7 for number in numbers],
+        }
+    )
+
+
+def test_output_has_the_bytes_that_the_page_says_single_and_put_together() -> None:
     text = PAGE.read_text()
-    told = re.search(r"([\d,]+)\s+bytes a file", text)
+    told = re.search(r"([\d,]+)\s+bytes\s+a\s+file,\s+and\s+([\d,]+)\s+put\s+together", text)
     assert told is not None
-    columns = {
-        "carrier": [f"c{number}" for number in range(12)],
-        "hour": pa.array([3_600_000_000 * number for number in range(12)], pa.timestamp("us")),
-        "n": pa.array([7 * number * number for number in range(12)], pa.int64()),
-        "mean": [number / 7 for number in range(12)],
-    }
-    outputs = SinkFiles(store_files.at(tmp_path))
-    outputs.write("hourly", "0-000000001.parquet", pa.table(columns))
+    single, together = (int(number.replace(",", "")) for number in told.groups())
+    store = MemoryFiles()
+    outputs = SinkFiles(store)
+    outputs.write("hourly", "0-000000001.parquet", output(1))
     (content,) = outputs.unfinished.values()
-    size = int(told[1].replace(",", ""))
-    assert len(content) == pytest.approx(size, rel=0.15)
-    per_day, count = 86_400 * 30 * size, 86_400 * 30
-    assert f"{per_day / 1e9:.1f} GB, {count / 1e6:.1f} million files" in text
-    assert f"{30 * per_day / 1e9:.0f} GB, {30 * count / 1e6:.0f} million files" in text
+    assert len(content) == pytest.approx(single, rel=0.15)
+    packer = RowPacker(store, str)
+    for epoch in range(commit_segments.LENGTH):
+        packer.add([output(epoch)])
+    (packed,) = packer.finish()
+    assert packed.bytes / commit_segments.LENGTH == pytest.approx(together, rel=0.15)
+    per_day = 86_400 * 30 * together
+    assert f"| {per_day / 1e9:.2f} GB | {30 * per_day / 1e9:.1f} GB |" in text
+    assert f"| {1_000 * 30 * single / 1e6:.0f} MB, 30,000 files |" in text
+
+
+def test_the_commit_log_has_the_bytes_that_the_table_says() -> None:
     log = 86_400 * (195 + 55 * 60 + 71 * 30) / 4
-    assert f"| {log / 1e9:.2f} GB | {30 * log / 1e9:.1f} GB |" in text
+    assert f"| {log / 1e9:.2f} GB | {30 * log / 1e9:.1f} GB |" in PAGE.read_text()

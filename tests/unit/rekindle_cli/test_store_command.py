@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from s3_server import S3Server, serving
-from whole_stores import Driver, all_files
+from whole_stores import Driver, all_files, whole
 
 import rekindle
 from rekindle_cli import command_line
 from rekindle_cli.commands import store as command
+from rekindle_store import commit_segments, store_files, store_integrity
 
 PLACES = itertools.count()
 
@@ -98,6 +99,26 @@ def test_a_copy_to_s3_and_back_is_the_store_again(
     assert rows.equals(rekindle.read(place, "hourly").arrow())
     out, _ = said(capsys, "copy", place, bucket)
     assert f"0 files copied (0 bytes), {count} were there already" in out
+
+
+@pytest.mark.usefixtures("server")
+def test_output_on_s3_is_put_together_and_checked_copied_and_read_as_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_segments, "LENGTH", 4)
+    bucket = f"s3://bucket/compacted-{next(PLACES)}"
+    driver = whole(bucket)
+    rows = rekindle.read(bucket, "hourly").arrow()
+    driver.compact()
+    assert len(rekindle.read(bucket, "hourly").paths()) == 2 + 5
+    assert rekindle.read(bucket, "hourly").arrow().equals(rows)
+    out, _ = said(capsys, "check", bucket)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "indices of output that was put together 2" in [line.rsplit(" ", 2)[0] for line in lines]
+    out, _ = said(capsys, "copy", bucket, tmp_path / "back", "--json")
+    found = store_integrity.check(store_files.at(tmp_path / "back"))
+    assert json.loads(out)["files"] == dict.fromkeys(command.KINDS, 0) | found.files
+    assert rekindle.read(tmp_path / "back", "hourly").arrow().equals(rows)
 
 
 BAD = [

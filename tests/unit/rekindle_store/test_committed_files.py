@@ -4,17 +4,25 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from output_stores import Writer, rows
-from whole_stores import Driver
+from whole_stores import Driver, rows_of
 
 import rekindle
 from rekindle.model import record_format
 from rekindle.model.errors import InputError, RunError
-from rekindle_store import commit_log, commit_segments, committed_files, store_files
+from rekindle_store import (
+    commit_log,
+    commit_segments,
+    committed_files,
+    compacted_outputs,
+    store_files,
+)
 from rekindle_store.committed_files import OutputLog
 from rekindle_store.local_files import LocalFiles
 from rekindle_store.store_files import Files
@@ -349,3 +357,93 @@ def test_who_follows_the_log_and_stood_still_finds_the_next_record_in_its_segmen
     for _ in range(2 * committed_files.LOOKS_TO_SEGMENTS):
         found += [file.epoch for file in log.look() or []]
     assert found == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.fixture(name="compacted")
+def _compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Of a store whose output up to epoch 8 was put together, with one query in mind."""
+    monkeypatch.setattr(commit_segments, "LENGTH", 4)
+    driver = Driver(tmp_path / "compacted")
+    driver.run(*range(1, 11))
+    driver.checkpoint()
+    driver.checkpoint()
+    driver.seal_segments()
+    driver.store.settled = 10
+    driver.compact()
+    return driver
+
+
+def test_parts_of_files_are_listed_to_who_knows_of_them(compacted: Driver) -> None:
+    found = list(rekindle.committed_files(compacted.place, "hourly", version=2))
+    assert [(file.epoch, file.rows, file.first_row) for file in found] == [
+        *((epoch, 3, 3 * ((epoch - 1) % 4)) for epoch in range(1, 9)),
+        (9, 3, None),
+        (10, 3, None),
+    ]
+    assert [Path(file.path).name for file in found] == [
+        *["commits-1-4-1-1-0.parquet"] * 4,
+        *["commits-5-8-1-2-0.parquet"] * 4,
+        "0-000000009.parquet",
+        "0-000000010.parquet",
+    ]
+    assert all(file.bytes == Path(file.path).stat().st_size for file in found)
+    assert [file.commit for file in found] == list(range(1, 11))
+    for file in found:
+        table = pq.read_table(file.path).slice(file.first_row or 0, file.rows)
+        assert table.equals(rows_of(file.epoch))
+    later = rekindle.committed_files(compacted.place, "hourly", after=6, version=2)
+    assert list(later) == found[6:]
+    since = rekindle.committed_files(compacted.place, "hourly", since=7, version=2)
+    assert list(since) == found[6:]
+
+
+def test_who_knows_whole_files_alone_is_refused_and_gets_no_rows_twice(compacted: Driver) -> None:
+    with pytest.raises(
+        InputError, match=r"one file has the rows of many epochs; use rekindle\.read"
+    ):
+        listed(compacted)
+    assert [epoch for _, _, epoch, _ in listed(compacted, "hourly", after=8)] == [9, 10]
+
+
+@pytest.mark.parametrize("version", [0, 3, "2", None])
+def test_a_version_that_is_not_known_is_refused(version: object, writer: Writer) -> None:
+    with pytest.raises(InputError, match=r"version: is .*; give 1 or 2"):
+        rekindle.committed_files(writer.place, version=version)  # type: ignore[arg-type]
+
+
+def test_a_listing_that_began_before_goes_on_with_what_was_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_segments, "LENGTH", 4)
+    monkeypatch.setattr(committed_files, "RECORDS_MAX", 1)
+    driver = Driver(tmp_path)
+    driver.run(*range(1, 11))
+    driver.checkpoint()
+    driver.checkpoint()
+    found = rekindle.committed_files(tmp_path, "hourly", version=2)
+    begun = [next(found), next(found)]
+    driver.seal_segments()
+    driver.compact()
+    rest = list(found)
+    assert [file.epoch for file in [*begun, *rest]] == list(range(1, 11))
+    assert [file.first_row for file in rest[:6]] == [6, 9, 0, 3, 6, 9]
+
+
+def test_a_damaged_index_is_bad_input_to_a_reader(compacted: Driver) -> None:
+    path = Path(compacted.place) / "commits/segments/1-4.files"
+    path.write_bytes(b"{}")
+    with pytest.raises(InputError, match=r"1-4\.files: is a record of kind None"):
+        list(rekindle.committed_files(compacted.place, version=2))
+
+
+def test_an_index_leads_no_reader_out_of_the_store(compacted: Driver) -> None:
+    store = store_files.at(compacted.place)
+    index = compacted_outputs.read(store, 1, 0)
+    assert index is not None
+    (stretch,) = index.spans[0]["hourly"]
+    assert stretch.file is not None
+    outside = replace(stretch, file=replace(stretch.file, name="outputs/../../x.parquet"))
+    data = compacted_outputs.encoded(replace(index, spans=[{"hourly": [outside]}]))
+    store.put({"commits/segments/1-4.files": data})
+    with pytest.raises(InputError, match="which no driver does"):
+        list(rekindle.committed_files(compacted.place, version=2))

@@ -8,10 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from output_stores import Writer, rows
+from whole_stores import Driver, rows_of
 
 import rekindle
 from rekindle.model.errors import InputError, RunError
-from rekindle_store import query_output, store_files
+from rekindle_store import commit_segments, compacted_outputs, query_output, store_files
 from rekindle_store.store_files import Files
 
 
@@ -247,3 +248,101 @@ def test_a_store_that_is_begun_anew_is_not_taken_for_the_same(
     again.epoch("hourly", 0, 1, 1)
     with pytest.raises(InputError, match="was begun anew while it was followed; start again"):
         next(followed)
+
+
+@pytest.fixture(name="compacting")
+def _compacting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """A driver that has ten epochs, of which eight may be put together."""
+    monkeypatch.setattr(commit_segments, "LENGTH", 4)
+    driver = Driver(tmp_path / "compacting")
+    driver.run(*range(1, 11))
+    driver.checkpoint()
+    driver.checkpoint()
+    driver.seal_segments()
+    driver.store.settled = 10
+    return driver
+
+
+EPOCHS = [numbers(rows_of(epoch)) for epoch in range(1, 11)]
+ALL_NUMBERS = [number for epoch in EPOCHS for number in epoch]
+
+
+def test_rows_that_were_put_together_come_as_they_came_to_count(compacting: Driver) -> None:
+    before = list(rekindle.read(compacting.place, "hourly").tables())
+    compacting.compact()
+    assert list(rekindle.read(compacting.place, "hourly").tables()) == before
+    assert list(map(numbers, before)) == EPOCHS
+    since = rekindle.read(compacting.place, "hourly", since=6, limit=8)
+    assert [numbers(table) for table in since.tables()] == [*EPOCHS[5:7], EPOCHS[7][:2]]
+
+
+def test_who_has_begun_to_read_goes_on_with_what_was_put_together(compacting: Driver) -> None:
+    tables = rekindle.read(compacting.place, "hourly").tables()
+    begun = [numbers(next(tables))]
+    compacting.compact()
+    assert [*begun, *map(numbers, tables)] == EPOCHS
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_follows_goes_on_with_what_was_put_together(compacting: Driver) -> None:
+    followed = rekindle.read(compacting.place, "hourly").follow()
+    begun = [numbers(next(followed)) for _ in range(3)]
+    compacting.compact()
+    assert [*begun, *(numbers(next(followed)) for _ in range(7))] == EPOCHS
+    compacting.run(11)
+    assert numbers(next(followed)) == numbers(rows_of(11))
+
+
+def test_paths_are_of_files_all_of_whose_rows_count(compacting: Driver) -> None:
+    output = rekindle.read(compacting.place, "hourly")
+    assert len(output.paths()) == 10
+    compacting.compact()
+    names = ["commits-1-4-1-1-0", "commits-5-8-1-2-0", "0-000000009", "0-000000010"]
+    assert [Path(path).stem for path in output.paths()] == names
+    assert pl.read_parquet(output.paths())["n"].to_list() == ALL_NUMBERS
+    for part in ({"since": 2}, {"limit": 5}):
+        with pytest.raises(InputError, match=r"use files\(version=2\)"):
+            rekindle.read(compacting.place, "hourly", **part).paths()
+
+
+def test_paths_are_listed_again_where_files_were_put_together_meanwhile(
+    compacting: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacted_outputs, "FAN", 2)
+    find, looks = compacted_outputs.find, list[int]()
+
+    def found(place: Files, number: int) -> compacted_outputs.Index | None:
+        index = find(place, number)
+        looks.append(number)
+        if len(looks) == 1:
+            compacting.compact()  # the first segment's files were single ones still
+        return index
+
+    monkeypatch.setattr(compacted_outputs, "find", found)
+    paths = rekindle.read(compacting.place, "hourly").paths()
+    assert len(looks) > 3
+    assert pl.read_parquet(paths)["n"].to_list() == ALL_NUMBERS
+
+
+def test_paths_that_are_never_the_same_twice_are_an_error(
+    compacting: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compacting.compact()
+    monkeypatch.setattr(query_output, "_paths", lambda _: None)
+    with pytest.raises(RunError, match=r"put together 10 times while it was listed; ask again"):
+        rekindle.read(compacting.place, "hourly").paths()
+
+
+def test_a_flipped_bit_in_a_data_file_never_reaches_a_reader(compacting: Driver) -> None:
+    compacting.compact()
+    path = Path(compacting.place) / "outputs/hourly/commits-1-4-1-1-0.parquet"
+    sound, wanted = path.read_bytes(), ALL_NUMBERS
+    for at in range(4, len(sound), 7):
+        damaged = bytearray(sound)
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        try:
+            found = numbers(rekindle.read(compacting.place, "hourly").arrow())
+        except InputError:
+            continue
+        assert found == wanted, f"byte {at}"

@@ -13,7 +13,14 @@ import rekindle
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, InputError, RunError
 from rekindle_spark.store.checkpoint_store import CheckpointStore
-from rekindle_store import commit_log, commit_segments, store_copies, store_files, store_integrity
+from rekindle_store import (
+    commit_log,
+    commit_segments,
+    compacted_outputs,
+    store_copies,
+    store_files,
+    store_integrity,
+)
 from rekindle_store.local_files import LocalFiles
 
 
@@ -447,3 +454,88 @@ def test_the_newest_record_has_a_file_of_its_own_though_it_went_into_a_segment_m
     assert (copied.findings.damages, copied.findings.checkpoint) == ([], 10)
     assert copied.findings.commits == commit_log.newest(store_files.at(tmp_path / "copy")) == 16
     started(tmp_path / "copy")
+
+
+@pytest.fixture(name="compacted")
+def _compacted(tmp_path: Path) -> Path:
+    """A store whose output up to epoch 7 was put together."""
+    whole(tmp_path / "compacted").compact()
+    return tmp_path / "compacted"
+
+
+def test_output_that_was_put_together_is_copied_as_it_is(compacted: Path, tmp_path: Path) -> None:
+    source, target = compacted, tmp_path / "copy"
+    assert store_copies.copy(str(source), str(target)).findings.damages == []
+    assert output_of(target) == output_of(source)
+    there, here = all_files(target), all_files(source)
+    names = {name for name in here if name.startswith(("outputs/", "commits/"))}
+    assert {name for name in there if name.startswith(("outputs/", "commits/"))} == names
+    assert store_copies.copy(str(source), str(target)).files == 0
+
+
+def test_a_later_copy_removes_the_single_files_of_what_was_put_together(
+    store: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    store_copies.copy(str(store), str(target))
+    rows = output_of(store)
+    driver = Driver(store)
+    driver.store.settled = 7
+    driver.compact()
+    assert store_copies.copy(str(store), str(target)).findings.damages == []
+    assert output_of(target) == output_of(store) == rows
+    outputs = {name for name in all_files(store) if name.startswith("outputs/")}
+    assert {name for name in all_files(target) if name.startswith("outputs/")} == outputs
+    assert len(outputs) == 14
+
+
+def test_a_copy_takes_the_place_of_lower_indices_of_an_older_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacted_outputs, "FAN", 2)
+    source, target = tmp_path / "store", tmp_path / "copy"
+    driver = Driver(source)
+    for epochs in (range(1, 6), range(6, 11)):
+        driver.run(*epochs)
+        driver.checkpoint()
+        driver.seal_segments()
+        driver.checkpoint()
+        driver.store.settled = driver.newest
+        driver.compact()
+        assert store_copies.copy(str(source), str(target)).findings.damages == []
+    there, here = all_files(target), all_files(source)
+    assert "commits/segments/1-8.files" in here
+    names = {name for name in here if name.startswith(("outputs/", "commits/segments/"))}
+    assert {name for name in there if name.startswith(("outputs/", "commits/segments/"))} == names
+    assert output_of(target) == output_of(source)
+
+
+@pytest.mark.parametrize("begun", ["outputs/", "commits/segments/1-4.jsonl.gz", "commits/12.json"])
+def test_output_that_is_put_together_while_it_is_copied_is_copied_whole(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: str
+) -> None:
+    driver, read, names = Driver(store), LocalFiles.read, list[str]()
+    driver.store.settled = 7
+
+    def slow(self: LocalFiles, name: str, *rest: Any) -> bytes:
+        is_source = self.place == str(store)
+        if is_source and name.startswith(begun) and copying and not names:
+            names.append(name)
+            driver.compact()
+        return read(self, name, *rest)
+
+    copying: list[str] = []
+    monkeypatch.setattr(LocalFiles, "read", slow)
+    copied = store_copies.copy(str(store), str(tmp_path / "copy"), copying.append)
+    assert copied.findings.damages == []
+    assert names
+    assert output_of(tmp_path / "copy") == output_of(store)
+
+
+def test_a_data_file_that_is_not_there_is_damage_of_the_source(
+    compacted: Path, tmp_path: Path
+) -> None:
+    name = "outputs/hourly/commits-1-4-2-1-0.parquet"
+    (compacted / name).unlink()
+    with pytest.raises(DamagedError, match=f"{name}: is not there, but the index of commit 1"):
+        store_copies.copy(str(compacted), str(tmp_path / "copy"))

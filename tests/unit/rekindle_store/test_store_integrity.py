@@ -3,6 +3,7 @@
 import gzip
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,13 @@ from whole_stores import Driver, all_files, rows_of, whole
 
 from rekindle.model import record_format
 from rekindle.model.errors import InputError
-from rekindle_store import commit_log, commit_segments, store_files, store_integrity
+from rekindle_store import (
+    commit_log,
+    commit_segments,
+    compacted_outputs,
+    store_files,
+    store_integrity,
+)
 from rekindle_store.local_files import LocalFiles
 from rekindle_store.store_integrity import Damage, Findings
 
@@ -208,6 +215,97 @@ def test_a_quick_check_reads_no_output_file_and_misses_none(store: Path) -> None
     path.unlink()
     (damage,) = store_integrity.check(store_files.at(store), of_output="sizes").damages
     assert damage.place == "outputs/hourly/0-000000005.parquet"
+
+
+@pytest.fixture(name="compacted")
+def _compacted(tmp_path: Path) -> Path:
+    """A store whose output up to epoch 7 was put together, of two queries and two segments."""
+    whole(tmp_path / "compacted").compact()
+    return tmp_path / "compacted"
+
+
+DATA = "outputs/hourly/commits-5-8-2-2-0.parquet"
+INDEX = "commits/segments/5-8.files"
+
+
+def test_output_that_was_put_together_is_looked_at_once(compacted: Path) -> None:
+    found = findings(compacted)
+    assert found.damages == []
+    # of seven epochs of two queries there are two files each, and five epochs have their own
+    assert (found.files["outputs"], found.files["indices"]) == (4 + 10, 2)
+    outputs = sum(path.stat().st_size for path in (compacted / "outputs").rglob("*.parquet"))
+    assert found.bytes["outputs"] == outputs
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [(DATA, "cannot be read"), (INDEX, "does not match its checksum")],
+)
+def test_a_flipped_bit_in_what_was_put_together_is_found(
+    compacted: Path, name: str, what: str
+) -> None:
+    at = 30 if name == DATA else (compacted / name).read_bytes().index(b'"first":') + 8
+    flip(compacted / name, at=at)
+    (damage,) = findings(compacted).damages
+    assert damage.place == name
+    assert what in damage.what
+
+
+def test_missing_files_of_what_was_put_together_are_found(compacted: Path) -> None:
+    (compacted / DATA).unlink()
+    assert damages(compacted) == [(DATA, "is not there, but its index names it")]
+    quick = store_integrity.check(store_files.at(compacted), of_output="sizes").damages
+    assert [damage.place for damage in quick] == [DATA]
+    (compacted / INDEX).unlink()
+    names = [
+        f"outputs/{query}/0-00000000{epoch}.parquet"
+        for epoch in (4, 5, 6, 7)
+        for query in ("busiest", "hourly")
+    ]
+    assert [place for place, _ in damages(compacted)] == names
+
+
+def test_a_data_file_that_is_not_what_its_index_says_is_found(compacted: Path) -> None:
+    other = compacted / DATA.replace("5-8-2-2", "1-4-2-1")
+    (compacted / DATA).write_bytes(other.read_bytes())
+    assert damages(compacted) == [(DATA, "has 9 rows, where its index says 12")]
+    quick = store_integrity.check(store_files.at(compacted), of_output="sizes").damages
+    assert "bytes, where its index says" in quick[0].what
+
+
+def test_an_index_of_other_commits_is_found(compacted: Path) -> None:
+    (compacted / INDEX).write_bytes((compacted / "commits/segments/1-4.files").read_bytes())
+    assert damages(compacted) == [(INDEX, "is for commits 1 to 4")]
+    (compacted / INDEX).rename(compacted / "commits/segments/3-6.files")
+    assert ("commits/segments/3-6.files", "is for other commits than an index is") in damages(
+        compacted
+    )
+
+
+def test_an_index_that_does_not_fit_its_commits_is_found(compacted: Path) -> None:
+    index = compacted_outputs.read(store_files.at(compacted), 5, 0)
+    assert index is not None
+    spans = [{"hourly": index.spans[0]["hourly"]}]
+    (compacted / INDEX).write_bytes(compacted_outputs.encoded(replace(index, spans=spans)))
+    what = "knows other files of query busiest than the commit records"
+    assert damages(compacted) == [(INDEX, what)]
+
+
+def test_output_that_is_put_together_meanwhile_is_no_damage(store: Path) -> None:
+    driver = Driver(store)
+    driver.store.settled = 7
+    with pytest.MonkeyPatch.context() as patch:
+        size, names = LocalFiles.size, list[str]()
+
+        def slow(self: LocalFiles, name: str) -> int:
+            if name.startswith("outputs/") and not names:
+                names.append(name)
+                driver.compact()
+            return size(self, name)
+
+        patch.setattr(LocalFiles, "size", slow)
+        assert store_integrity.check(store_files.at(store), of_output="sizes").damages == []
+    assert names
 
 
 def test_many_damages_are_counted_and_the_first_ones_told(

@@ -39,6 +39,13 @@ CONTENTS: dict[str, dict[str, Any]] = {
         "plan_epoch": 2,
         "finished": {"flights/0": [17, 18, ["5f1d", "9a0c"]], "delays/1": [17, 17, ["77e2"]]},
     },
+    "compaction": {
+        "generation": 3,
+        "first": 1,
+        "last": 1000,
+        "files": [["outputs/delays/commits-1-500-3-1-0.parquet", 24, 1800]],
+        "spans": [{"delays": [[0, 0, 2, 24]]}, {"delays": [[-1, 0, 1, 7]]}],
+    },
     "checkpoint": {
         "generation": 3,
         "epoch": 17,

@@ -326,3 +326,30 @@ def test_what_a_checkpoint_does_not_need_may_be_gone(tmp_path: Path) -> None:
         store.log_offsets(epoch, cut(epoch))
     store.complete_checkpoint(2, states("rows/0"))
     assert sorted(store.read().offsets) == [2, 3]
+
+
+def test_rows_that_have_waited_for_a_branch_go_once_no_start_reads_them(tmp_path: Path) -> None:
+    store = with_states(tmp_path, *range(1, 9))
+    store.log_branch({"chain": "counts", "step": "odd", "partition": "counts/0", "epoch": 2})
+    store.make_outputs(["odd~branch", "odd"])
+    for epoch in range(2, 9):
+        store.files.put({f"outputs/odd~branch/0-{epoch:09d}.parquet": b"rows"})
+    store.files.put({"outputs/odd/0-000000002.parquet": b"output"})
+
+    def waiting() -> list[int]:
+        names = store.files.names("outputs/odd~branch")
+        return sorted(int(name.removesuffix(".parquet")[-9:]) for name in names)
+
+    store.complete_checkpoint(4, {**states(), "older": {"odd~branch/0": 3}})
+    assert (waiting(), store.settled) == ([4, 5, 6, 7, 8], 3)
+    store.complete_checkpoint(6, states())
+    assert (waiting(), store.settled) == ([4, 5, 6, 7, 8], 3), "the one before may be gone on from"
+    later = opened(tmp_path)
+    assert later.settled == 0
+    later.complete_checkpoint(8, states())
+    assert (waiting(), later.settled) == ([7, 8], 6)
+    later.complete_checkpoint(9, states())
+    later.complete_checkpoint(10, states())
+    assert waiting() == []
+    assert (tmp_path / "outputs/odd~branch").is_dir(), "hosts may write there again"
+    assert store.files.names("outputs/odd") == ["0-000000002.parquet"]
