@@ -13,7 +13,7 @@ import pyarrow as pa
 from rekindle.model import record_format
 from rekindle_store import commit_log, output_rows, store_files
 from rekindle_store.compacted_outputs import Places
-from rekindle_store.output_rows import Output, OutputRows
+from rekindle_store.output_rows import CommittedOutput, OutputRows
 
 
 def commits(store: Path) -> list[dict[str, Any]]:
@@ -23,13 +23,13 @@ def commits(store: Path) -> list[dict[str, Any]]:
     return [record for _, record in commit_log.commits(store_files.at(store))]
 
 
-def outputs(store: Path) -> Iterator[Output]:
+def outputs(store: Path) -> Iterator[CommittedOutput]:
     """All output that counts, as often as a record names it, and where it is now."""
     if (store / "commits").is_dir():
         yield from output_rows.outputs(store_files.at(store))
 
 
-def tables(store: Path) -> Iterator[tuple[Output, pa.Table]]:
+def tables(store: Path) -> Iterator[tuple[CommittedOutput, pa.Table]]:
     """The same, with its rows."""
     place = store_files.at(store)
     rows = OutputRows(place, Places(place))

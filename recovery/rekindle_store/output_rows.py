@@ -30,7 +30,7 @@ REMEDY = "restore it from a copy of the store"
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class CommittedOutput:
     """What a commit record says of the output of a query partition and epoch: the rows are `rows`
     ones of the file `name`, from `first_row` on, or all of the file if that is None. `named` is the
     name in the record, below the store."""
@@ -153,7 +153,7 @@ class OutputRows:
         return found
 
 
-def outputs(files: Files) -> Iterator[Output]:
+def outputs(files: Files) -> Iterator[CommittedOutput]:
     """All output of a store, as often as commit records name it, in the order in which it came to
     count. For checks: nobody else has to know records. Raises as `commit_log.commits`."""
     places = Places(files)
@@ -161,7 +161,7 @@ def outputs(files: Files) -> Iterator[Output]:
         named = zip(record["outputs"], output_names(record), strict=True)
         for (query_partition, epoch, *_), (_, name, rows) in named:
             part = places.part(number, name)
-            yield Output(
+            yield CommittedOutput(
                 query_partition,
                 epoch,
                 rows,

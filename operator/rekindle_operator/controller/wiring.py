@@ -216,9 +216,7 @@ def _assembled(base: _Base) -> RunningOperator:
     judge, limiter = DetectionRunner(known), Limiter(known)
     renewals = LeasePoller(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
-    writer = Api(reader.client, may_write=lambda: leadership.holds)
-    if base.certificate is not None:
-        base.certificate.api, base.certificate.acts = writer, lambda: leadership.holds
+    writer = _writer(base, leadership)
     soundings = _soundings(base)
     stopped: dict[Place, str] = {}
     contacts = DriverContacts(lambda: soundings.coordination, stopped)
@@ -271,6 +269,14 @@ def _assembled(base: _Base) -> RunningOperator:
             stopped=stopped,
         ),
     )
+
+
+def _writer(base: _Base, leadership: LeaderElection) -> Api:
+    """Writes to the API server while the Lease is ours; the store's certificate uses it too."""
+    writer = Api(base.reader.client, may_write=lambda: leadership.holds)
+    if base.certificate is not None:
+        base.certificate.api, base.certificate.acts = writer, lambda: leadership.holds
+    return writer
 
 
 def _stirred(
