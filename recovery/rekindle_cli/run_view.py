@@ -194,6 +194,17 @@ class RunView:
     def _on_store_away(self, _: Mapping[str, Any]) -> None:
         self.say("the checkpoint store does not answer; waiting for it")
 
+    def _on_source_away(self, record: Mapping[str, Any]) -> None:
+        text = f"the source {record['source']} cannot be reached ({record['text']})"
+        self.say(f"{text}; its queries wait, the others go on")
+
+    def _on_source_back(self, record: Mapping[str, Any]) -> None:
+        self.say(f"the source {record['source']} can be reached again")
+
+    def _on_data_lost(self, record: Mapping[str, Any]) -> None:
+        where = f"offsets {record['begin']:,} to {record['end']:,} of {record['partition']}"
+        self.say(f"{where} are gone from the source {record['source']}: {record['why']}")
+
     def _on_paused(self, _: Mapping[str, Any]) -> None:
         self.state = "paused"
 

@@ -4,17 +4,18 @@ Worked out when somebody asks, on the thread that answers: a thousand applicatio
 queries each would hold up the thread that decides. Both replicas of an operator have them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rekindle.coordination.session import ApplicationReading
+from rekindle.protocol import ProgressReport
 from rekindle.protocol.store_paths import Place
 
 PREFIX = "rekindle_coordinator"
-# Of an application, those that lag most.
+# Of an application those that lag most, and as many of its sources.
 QUERIES_MAX = 50
 # A driver reports every 5 s; behind that its lag grows while nobody reports it.
 CURRENT_SECONDS = 15.0
@@ -52,11 +53,22 @@ class DriverFigures(Collector):
                 "Kinds of reports that a driver's sidecar refuses",
                 labels=_WHOSE,
             ),
+            GaugeMetricFamily(
+                f"{PREFIX}_source_lag_seconds",
+                "Since all that had arrived at a source was in an epoch",
+                labels=(*_WHOSE, "source"),
+            ),
+            GaugeMetricFamily(
+                f"{PREFIX}_source_away",
+                "Whether a source cannot be reached",
+                labels=(*_WHOSE, "source"),
+            ),
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """All families, as things are now."""
-        lag, checkpoint, epoch, away, refused = families = self.describe()
+        families = self.describe()
+        lag, checkpoint, epoch, away, refused, source_lag, source_away = families
         now = self.now()
         for place, reading in self.readings():
             progress = reading.progress
@@ -73,7 +85,31 @@ class DriverFigures(Collector):
             since = progress.store_away_at
             away.add_metric(whose, 0.0 if since is None else max(0.0, now - since))
             refused.add_metric(whose, len(progress.refused))
+            _add_sources(source_lag, source_away, whose, reading, now)
         yield from families
+
+
+def _add_sources(
+    lag: GaugeMetricFamily,
+    away: GaugeMetricFamily,
+    whose: Sequence[str],
+    reading: ApplicationReading,
+    now: float,
+) -> None:
+    """The sources that lag most, of those that are no replays."""
+    progress = reading.progress
+    assert progress is not None, "who asks has looked"
+    more = _unreported_seconds(progress, now)
+    known = sorted(progress.sources.items(), key=lambda item: (-item[1].lag_seconds, item[0]))
+    for source, seen in known[:QUERIES_MAX]:
+        lag.add_metric([*whose, source], seen.lag_seconds + more)
+        away.add_metric([*whose, source], float(bool(seen.away)))
+
+
+def _unreported_seconds(progress: ProgressReport, now: float) -> float:
+    """By how much lags have grown since they were reported, where nobody reports any more."""
+    unreported = 0.0 if progress.at is None else now - progress.at
+    return unreported if unreported > CURRENT_SECONDS else 0.0
 
 
 def _lags(reading: ApplicationReading, now: float) -> list[tuple[str, float]]:
@@ -81,8 +117,7 @@ def _lags(reading: ApplicationReading, now: float) -> list[tuple[str, float]]:
     progress = reading.progress
     assert progress is not None, "who asks has looked"
     stopped = {partition.rpartition("/")[0] for partition in progress.stopped}
-    unreported = 0.0 if progress.at is None else now - progress.at
-    more = unreported if unreported > CURRENT_SECONDS else 0.0
+    more = _unreported_seconds(progress, now)
     found = [(query, lag + more) for query, lag in progress.lags.items() if query not in stopped]
     return sorted(found, key=lambda item: (-item[1], item[0]))[:QUERIES_MAX]
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rekindle.protocol import SourceSeen
 from rekindle_sidecar.sidecar_session import SidecarSession
 
 PREFIX = "rekindle_sidecar"
@@ -36,6 +37,7 @@ class SidecarMetrics(Collector):
         yield CounterMetricFamily(
             f"{PREFIX}_directives", "Directives given to the driver.", value=figures.directives
         )
+        yield from _of_sources(figures.sources)
         heard = desk.heard_seconds()
         for name, text, value in (
             ("held", "Reports and acknowledgements that wait for the store.", len(desk.held)),
@@ -76,6 +78,19 @@ def application(desk: SidecarSession) -> web.Application:
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app
+
+
+def _of_sources(sources: Mapping[str, SourceSeen]) -> Iterator[Metric]:
+    """Gauges of each source, by the newest report."""
+    for name, text, value in (
+        ("waiting", "Offsets that have arrived and are in no epoch yet.", lambda one: one.waiting),
+        ("lag_seconds", "Since all that had arrived was in an epoch.", lambda one: one.lag_seconds),
+        ("away", "Whether the source cannot be reached.", lambda one: bool(one.away)),
+    ):
+        family = GaugeMetricFamily(f"{PREFIX}_source_{name}", text, labels=["source"])
+        for source, seen in sorted(sources.items()):
+            family.add_metric([source], float(value(seen)))
+        yield family
 
 
 def _counts(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:

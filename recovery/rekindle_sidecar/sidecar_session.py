@@ -36,6 +36,7 @@ from rekindle.protocol import (
     HandshakeAnswer,
     Heartbeat,
     ProgressReport,
+    SourceSeen,
     StatisticsReport,
     TopologyReport,
     store_paths,
@@ -52,7 +53,8 @@ from rekindle_sidecar.record_precedence import Stamp, are_foreign
 @dataclass(slots=True)
 class SidecarCounters:
     """`reports` by kind, `repeated` those of them that were no news, `directives` given out,
-    `acks` by outcome, `refusals` by cause. `late_rows` by step are the driver's own count."""
+    `acks` by outcome, `refusals` by cause. `late_rows` by step are the driver's own count, and
+    `sources` are as it last saw them."""
 
     reports: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
@@ -60,6 +62,7 @@ class SidecarCounters:
     acks: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     late_rows: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str, SourceSeen] = field(default_factory=dict)
 
 
 # a driver tells its topology at once
@@ -190,6 +193,7 @@ class SidecarSession:
             self.figures.repeated += 1
         elif isinstance(report, ProgressReport):
             self.figures.late_rows = report.late_rows
+            self.figures.sources = report.sources
         self.wake()
         return msgspec.json.encode(
             {

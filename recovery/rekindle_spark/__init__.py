@@ -2,6 +2,7 @@
 
 checkpoint    state files, restore points, durable input, and when a checkpoint is taken
 checks        errors and warnings of a pipeline before it runs
+connectors    sources of that kind that read other systems
 control       the control plane inside the driver
 driver        the driver's main program, its loops, and the state they share
 executor      the host process of an executor

@@ -23,7 +23,7 @@ from rekindle.coordination.plan_preview import next_step
 from rekindle.coordination.session import ApplicationReading, Case, Driver
 from rekindle.model.incidents import Incident
 from rekindle.model.reasons import Reason
-from rekindle.protocol import Acknowledgement, Directive, ProgressReport
+from rekindle.protocol import Acknowledgement, Directive, ProgressReport, SourceSeen
 
 SHOWN_MAX = 8
 
@@ -90,7 +90,8 @@ class QueryProgress:
 class ApplicationStatus:
     """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
     coordinator has seen that, when the driver last told it something new, or None. `late_rows`
-    (step -> rows) came too late for a step, ever since the application began."""
+    (step -> rows) came too late for a step, ever since the application began; `sources` are as the
+    driver last saw them."""
 
     application: str
     generation: int = 0
@@ -104,6 +105,7 @@ class ApplicationStatus:
     queries: tuple[QueryProgress, ...] = ()
     notices: tuple[Notice, ...] = ()
     late_rows: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str, SourceSeen] = field(default_factory=dict)
 
 
 def of(view: ApplicationView, now: float, *, clock: Callable[[], float]) -> ApplicationStatus:
@@ -125,6 +127,7 @@ def of(view: ApplicationView, now: float, *, clock: Callable[[], float]) -> Appl
         queries=queries,
         notices=tuple(_notices(view, case, queries, now, clock)),
         late_rows={} if progress is None else dict(sorted(progress.late_rows.items())),
+        sources={} if progress is None else dict(sorted(progress.sources.items())),
     )
 
 
@@ -252,6 +255,10 @@ def _notices(
     for partition, why in sorted(progress.suspected.items()) if progress else ():
         text = f"{partition} runs apart from all others: {why}."
         yield Notice(Reason.FUNCTION_SUSPECTED, text)
+    for source, seen in sorted(progress.sources.items()) if progress else ():
+        if seen.away:
+            text = f"{source} cannot be reached: {seen.away}. Its queries wait, the others go on."
+            yield Notice(Reason.SOURCE_AWAY, text)
     yield from _about_slow(state)
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."

@@ -6,7 +6,9 @@
         ├── StepError    a step of the pipeline raised, or returned what it did not declare
         │   └── ColumnError  a column has what cannot be taken on; its step is not known yet
         ├── FencedError  a newer generation or plan has taken over
-        └── DamagedError what is in the store is not what was written there
+        ├── DamagedError what is in the store is not what was written there
+        ├── SourceAwayError  a source cannot be reached now; it is asked again
+        └── DataLossError    a source has rows no more that no epoch has read
 
 Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
 """
@@ -56,6 +58,14 @@ class FencedError(RunError):
 
 class DamagedError(RunError):
     """What is in the store is not what was written there, or is there no more."""
+
+
+class SourceAwayError(RunError):
+    """A source cannot be reached now. Nothing is wrong with what it gives: it is asked again."""
+
+
+class DataLossError(RunError):
+    """A source does not have rows any more that are still to be read."""
 
 
 def first_line(error: BaseException) -> str:

@@ -70,6 +70,7 @@ class Reason(Explained):
         "function-suspected",
         "a process died while it ran a function: the partition runs apart from all others",
     )
+    SOURCE_AWAY = "source-away", "a source cannot be reached: its queries wait, nothing is planned"
     FUNCTION_PASSED = "function-passed", "a suspected function has passed the epoch in question"
     BAD_RECORD = (
         "bad-record",

@@ -30,6 +30,7 @@ from rekindle.protocol.messages import (
     ProgressReport,
     Report,
     ResumeOrder,
+    SourceSeen,
     StatisticsReport,
     TopologyReport,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "ProgressReport",
     "Report",
     "ResumeOrder",
+    "SourceSeen",
     "StatisticsReport",
     "TopologyReport",
     "agree",

@@ -80,6 +80,16 @@ class NodeSeen(Message, frozen=True):
     slow: bool = False
 
 
+class SourceSeen(Message, frozen=True):
+    """A source whose future is unknown: `waiting` are offsets that had arrived and are in no epoch
+    yet, `lag_seconds` since all that had arrived was in an epoch; `away` says why it cannot be
+    reached, and is empty while it can."""
+
+    waiting: Count = 0
+    lag_seconds: Seconds = 0.0
+    away: Text = ""
+
+
 class Report(Message, frozen=True):
     """Something that a driver tells: the one with the highest (generation, sequence) holds."""
 
@@ -121,6 +131,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     are left out. `epoch_seconds` is how long the newest epoch took to run, `store_away_at` since
     when the checkpoint store does not answer, by the driver's clock; `refused` (kind of report ->
     why) are those that the sidecar has refused, and not taken since.
+    `sources` are those that are no replays.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -144,6 +155,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     epoch_seconds: Seconds | None = None
     store_away_at: Seconds | None = None
     refused: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
+    sources: Annotated[dict[Name, SourceSeen], msgspec.Meta(max_length=ITEMS_MAX)] = {}
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):

@@ -165,6 +165,9 @@ def _details(standing: ApplicationStatus) -> Iterator[RenderableType]:
     if standing.late_rows:
         late = ", ".join(f"{step} {rows:,}" for step, rows in standing.late_rows.items())
         yield Text(f"rows that came too late: {late}")
+    for source, seen in standing.sources.items():
+        lag = f"{seen.waiting:,} offsets wait, {seen.lag_seconds:.1f} s"
+        yield Text(f"source {source}: {'away, ' if seen.away else ''}{lag}")
     for notice in standing.notices:
         yield Text(f"! {notice.reason}: {notice.text}", style="yellow")
 

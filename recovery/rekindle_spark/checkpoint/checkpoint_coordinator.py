@@ -220,6 +220,15 @@ class CheckpointCoordinator:
                 del application.digests[key]
             for old in [number for number in application.cuts if number < points.oldest]:
                 del application.cuts[old]
+            oldest = application.cuts.get(points.oldest)
+            needless = {} if oldest is None else oldest.streams
+        if application.polls is not None:
+            application.polls.commit(
+                {
+                    source: {one.partition: one.end for one in stream.partitions}
+                    for source, stream in needless.items()
+                }
+            )
         application.remove(emptied)
         if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)

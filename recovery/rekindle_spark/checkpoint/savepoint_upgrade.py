@@ -15,9 +15,11 @@ from typing import Any
 
 from rekindle.model.errors import InputError
 from rekindle_spark.checkpoint import state_files
+from rekindle_spark.driver import source_intake
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.executor.partition import BEFORE_ALL
 from rekindle_spark.operators import rescaling, step_beginnings
+from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.program import Chain, Program
 from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
 from rekindle_store.checkpoint_records import file_name
@@ -86,13 +88,16 @@ def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, 
 
 def _cut(program: Program, last: Cut) -> Cut:
     """An epoch without input. A source that is new begins where the others are in event time."""
-    offsets = {}
+    offsets, streams = {}, {}
     for chain in program.chains:
-        if not chain.keyed:
+        if not chain.keyed and unbounded_source.is_unbounded(chain.root.function):
+            before = last.streams.get(chain.name, source_intake.beginning(last.cut_at))
+            streams[chain.name] = before.without_rows()
+        elif not chain.keyed:
             _, end = last.offsets.get(chain.name, (0, None))
-            begin = chain.root.function.rows_at(last.watermark) if end is None else end
+            begin = chain.root.function.rows_at(last.least_watermark) if end is None else end
             offsets[chain.name] = (begin, begin)
-    return replace(last, epoch=last.epoch + 1, offsets=offsets)
+    return replace(last, epoch=last.epoch + 1, offsets=offsets, streams=streams)
 
 
 def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, int | None]:
@@ -103,12 +108,12 @@ def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, i
         operator = chain.root.function
         fed = max((whole[edge.producer] for edge in program.inputs[chain.index]), default=None)
         if fed is None:
-            whole.append(cut.watermark + 1)
+            whole.append(cut.least_watermark + 1)
         elif chain.name in before["steps"]:
-            whole.append(max(fed, step_beginnings.kept_from(operator, cut.watermark)))
+            whole.append(max(fed, step_beginnings.kept_from(operator, cut.least_watermark)))
         else:
             whole.append(step_beginnings.new_from(operator, fed))
-            begun[chain.name] = fed if cut.watermark > BEFORE_ALL else None
+            begun[chain.name] = fed if cut.least_watermark > BEFORE_ALL else None
     return begun
 
 

@@ -16,6 +16,7 @@ from rekindle.model.settings import RuntimeSettings
 from rekindle_spark import testing
 from rekindle_spark.checks.check_findings import CheckFinding, of_error, warning
 from rekindle_spark.operators import KeyedStateful, StatefulOperator
+from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Source, Step
 from rekindle_spark.user_code import poison_rows
@@ -56,6 +57,8 @@ def _beginning(step: Step) -> tuple[pa.Table, list[CheckFinding]]:
     """The first rows of a source, none where it cannot be read or gives something else."""
     source: Source = step.function
     none = source.schema.empty_table()
+    if unbounded_source.is_unbounded(source):
+        return none, []
     read: Callable[[], Any] = lambda: source.read(0, ROWS)  # noqa: E731
     if isinstance(source, Replay):
         read = lambda: source.first(ROWS)  # noqa: E731

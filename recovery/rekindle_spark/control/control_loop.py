@@ -33,6 +33,7 @@ from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.executor_membership import ExecutorLoss, HostFailures, Membership
 from rekindle_spark.control.report_builder import ReportBuilder
+from rekindle_spark.driver import away_sources
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control import memory_pressure
 from rekindle_spark.flow_control.cost_statistics import CostStatistics
@@ -158,6 +159,11 @@ class ControlLoop:
             attempts.clear()
         if result.damaged and not stale:
             self._make_again(result.damaged)
+        if result.sources_away:
+            if not stale:
+                away_sources.hold_back(self.application, result.sources_away)
+            self._hurry()
+            return
         attempts.count(bool(result.step_errors), result.idle_seconds)
         self.application.events.write("job-failed", text=result.reason)
         if result.store_away and not self.hosts_miss_store:
@@ -208,6 +214,7 @@ class ControlLoop:
             self.checkpointing.acknowledge(result.acknowledgements)
             self.application.links.succeed(result.sound_links)
             self.statistics.add(result)
+            self.application.arrivals.intakes.note(result.read)
             memory_pressure.heed(self.application, result)
         while not self.failures.empty():
             self.fail_after(*self.failures.get())

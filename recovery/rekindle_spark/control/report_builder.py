@@ -16,6 +16,7 @@ from rekindle.protocol import (
     CheckpointReport,
     NodeSeen,
     ProgressReport,
+    SourceSeen,
     StatisticsReport,
     TopologyReport,
 )
@@ -28,6 +29,7 @@ FIRST_COSTS_SHARE = 0.5
 NODE_NAME_MAX = 253
 REFUSAL_MAX = 1000
 SILENCE_STEP_SECONDS = 5.0
+TEXT_LENGTH_MAX = 500
 
 
 @dataclass(slots=True)
@@ -109,6 +111,7 @@ class ReportBuilder:
             moving=moves,
             at=now,
             late_rows=late_rows,
+            sources=sources(application, now),
             suspected=suspected,
             epoch_seconds=application.epoch_seconds,
             store_away_at=application.events.away_at,
@@ -151,7 +154,9 @@ def gist(progress: ProgressReport) -> ProgressReport:
         )
         for node, seen in progress.nodes.items()
     }
+    away = {name: SourceSeen(away=seen.away) for name, seen in progress.sources.items()}
     steady = {
+        "sources": away,
         "sequence": 0,
         "epoch": 0,
         "lags": {},
@@ -174,8 +179,23 @@ def lags(application: DriverContext, now: float) -> dict[str, float]:
                     for index in range(len(chain.partitions))
                 )
                 cut = application.cuts.get(done, application.cuts[oldest])
-                behind[sink.name] = max(0.0, now - cut.cut_at)
+                sources = application.program.sources_of(chain)
+                behind[sink.name] = max(0.0, now - cut.arrived_at(sources))
     return behind
+
+
+def sources(application: DriverContext, now: float) -> dict[str, SourceSeen]:
+    """How the sources stand that are no replays."""
+    program, found = application.program, dict[str, SourceSeen]()
+    held = {program.chains[index].source: one.text for index, one in application.held.items()}
+    for name, intake in application.arrivals.intakes.by_step.items():
+        away = intake.answer.away if intake.is_away and intake.answer else held.get(name, "")
+        found[name] = SourceSeen(
+            waiting=intake.last.waiting,
+            lag_seconds=max(0.0, now - intake.last.arrived_at),
+            away=away[:TEXT_LENGTH_MAX],
+        )
+    return found
 
 
 def topology_report(application: DriverContext, *, resumed: bool) -> TopologyReport:

@@ -9,4 +9,8 @@ epoch_loop        the epoch loop: cut, run, commit, checkpoint
 catch_up_loop     the catch-up loop: brings newly placed partitions forward
 partition_table   where partitions are, how far, and which blocks are retained
 epoch_cutter      when rows arrive, and how they are cut into epochs
+source_intake     what an epoch takes of sources whose future is unknown, and watermarks behind
+                  it
+source_polls      asks these sources what has arrived
+away_sources      sources that cannot be reached: their queries wait
 """

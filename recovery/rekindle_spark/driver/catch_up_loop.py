@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass, field
 
 from rekindle_spark.control.control_loop import ControlLoop
+from rekindle_spark.driver import away_sources
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control.catch_up_batching import CatchUpBatching
 from rekindle_spark.jobs import job_runner, job_specs, stage_timing
@@ -78,6 +79,8 @@ class CatchUpLoop:
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""
         present, starved = list(self.application.executors), self._starved()
+        if self.application.held:
+            away_sources.let_go_of_finished(self.application)
         for streams in (self.streams, self.lone_streams):
             for executor, stream in list(streams.items()):
                 if stream.job is not None:
@@ -106,7 +109,7 @@ class CatchUpLoop:
     def _start(self, executor: str, stream: CatchUpStream) -> None:
         application = self.application
         with application.lock:
-            work = self._work(executor, stream)
+            work = self._work(executor, stream) or self._held_work(executor, stream)
             if not work:
                 if application.progress.complete and executor not in application.warm:
                     stream.job = self._roll_call(executor)
@@ -205,6 +208,8 @@ class CatchUpLoop:
                 continue
             if (partition in progress.suspects.alone) != alone or (alone and work):
                 continue
+            if away_sources.is_held(application, partition):
+                continue
             if not alone and progress.caught_up(partition, application.newest, gap):
                 continue
             if self._waits(executor, partition):
@@ -214,7 +219,21 @@ class CatchUpLoop:
             last = job_specs.reachable(progress, partition, goal, work)
             if last >= first:
                 work[partition] = (first, last)
-        return job_specs.together(progress, work)
+        return away_sources.without_held(application, job_specs.together(progress, work))
+
+    def _held_work(self, executor: str, stream: CatchUpStream) -> dict[int, tuple[int, int]]:
+        """The next pieces of a source that hosts could not read, where it may be tried again. No
+        epoch takes it along: it would fail too."""
+        application, progress = self.application, self.application.progress
+        work: dict[int, tuple[int, int]] = {}
+        for partition in progress.catching_up if application.held else ():
+            if progress.placed[partition] != executor or partition in application.claimed:
+                continue
+            first = progress.finished[partition] + 1
+            if away_sources.is_due(application, partition) and first <= application.newest:
+                end = self._piece_end(executor, stream, first)
+                work[partition] = (first, min(application.newest, end))
+        return away_sources.apart(application, work)
 
     def _waits(self, executor: str, partition: int) -> bool:
         """Whether a source is ahead of who reads it while its executor keeps a lot already: what it

@@ -15,6 +15,7 @@ from rekindle.protocol.messages import Mode
 from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
 from rekindle_spark.driver.event_log import EventLog
 from rekindle_spark.driver.partition_table import PartitionTable, Readers
+from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
 from rekindle_spark.jobs.link_health import Links
@@ -49,6 +50,16 @@ class Moves:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class HeldSource:
+    """A source that hosts could not read, since then, and why; it is read again from `retry_at`
+    on."""
+
+    since: float
+    retry_at: float
+    text: str = ""
+
+
 @dataclass(slots=True)
 class DriverContext:
     """The state of one driver. `newest` is the last epoch that has run, in `epoch_seconds`,
@@ -56,7 +67,8 @@ class DriverContext:
     the last of them that was to write states for a checkpoint. `staged` holds epochs that are
     not committed yet, `machines` are the kinds of CPU of all executors that there have been,
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
-    `program_file` is the file of the store with the program, and its SHA-256."""
+    `program_file` is the file of the store with the program, and its SHA-256. `held` has sources
+    that hosts could not read, by chain, `polls` asks sources that are no replays."""
 
     program: Program
     program_file: tuple[str, str]
@@ -92,6 +104,8 @@ class DriverContext:
     checkpoint_attempt: int = 0
     moves: Moves | None = None
     moved_at: int = -1
+    held: dict[int, HeldSource] = field(default_factory=dict)
+    polls: SourcePolls | None = None
     readers: Readers = field(default_factory=Readers)
     links: Links = field(default_factory=Links)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -105,7 +119,7 @@ class DriverContext:
     def offsets(self, epoch: int) -> Mapping[str, Any]:
         """Source offsets of an epoch, as requests carry them."""
         cut = self.cuts[epoch]
-        return {name: [*pair, cut.watermark] for name, pair in cut.offsets.items()}
+        return {name: cut.input_of(name) for name in (*cut.offsets, *cut.streams)}
 
     def next_header(self) -> dict[str, Any]:
         """The fields that every request of the next job has."""

@@ -28,20 +28,22 @@ from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.report_builder import ReportBuilder, topology_report
 from rekindle_spark.control.sidecar_client import SidecarClient
-from rekindle_spark.driver import driver_clock, epoch_cutter, stopped_branches
+from rekindle_spark.driver import driver_clock, epoch_cutter, source_polls, stopped_branches
 from rekindle_spark.driver.catch_up_loop import CatchUpLoop
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
 from rekindle_spark.driver.epoch_loop import EpochLoop
 from rekindle_spark.driver.event_log import EventLog, open_events
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.driver.source_intake import Intake, Intakes
+from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.executor import work_items
 from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
 from rekindle_spark.output import dead_letters, output_commit, output_staging
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.output_compaction import Compaction
-from rekindle_spark.pipeline import program, program_pickle
+from rekindle_spark.pipeline import program, program_pickle, unbounded_source
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.spark import java_home, jvm_build, spark_master
@@ -58,6 +60,9 @@ from rekindle_spark.store.checkpoint_store import (
 from rekindle_spark.store.segment_writer import SegmentWriter
 from rekindle_spark.store.store_retry import StoreRetry
 from rekindle_spark.store.user_requests import UserRequests
+
+# How often sources that are no replays are asked what has arrived.
+POLLS_PER_EPOCH, POLL_SECONDS_MIN, POLL_SECONDS_MAX = 5, 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ def run(
     _check_policy(plain, settings)
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
     shipped = program_pickle.pack(plain)
+    source_polls.check(_unbounded(plain))
     patience = StoreRetry(
         settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
     )
@@ -209,8 +215,22 @@ def _cuts(built: Program, settings: Settings, history: StoreHistory) -> dict[int
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
     if not cuts:
         rate = settings.runtime.rows_per_second
-        cuts[0] = epoch_cutter.beginning(_sources(built), driver_clock.now(), rate)
+        cuts[0] = epoch_cutter.beginning(
+            _replays(built), driver_clock.now(), rate, _unbounded(built)
+        )
     return cuts
+
+
+def _replays(built: Program) -> dict[str, Any]:
+    """The sources whose rows are all known, by name."""
+    found = _sources(built).items()
+    return {name: source for name, source in found if not unbounded_source.is_unbounded(source)}
+
+
+def _unbounded(built: Program) -> dict[str, Any]:
+    """All other sources, by name."""
+    found = _sources(built).items()
+    return {name: source for name, source in found if unbounded_source.is_unbounded(source)}
 
 
 def _sources(built: Program) -> dict[str, Any]:
@@ -285,6 +305,8 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
     thread, background = catch_up.start(), [sealing.start()]
     if application.settings.runtime.output_files == COMPACTED:
         background.append(compaction.start())
+    if application.polls is not None:
+        application.polls.start()
     try:
         loop.run()
         kind = "savepoint" if loop.is_saved else "finish"
@@ -300,9 +322,31 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
         requests.stop()
         sealing.stop()
         compaction.stop()
+        if application.polls is not None:
+            application.polls.stop()
         thread.join(timeout=30)
         for one in background:
             one.join(timeout=5)  # what it is at may be left undone
+
+
+def _intakes(built: Program, last: Cut) -> Intakes:
+    """What has been taken of sources that are no replays."""
+    return Intakes(
+        {
+            name: Intake(name, source.terms, last.streams[name])
+            for name, source in _unbounded(built).items()
+        }
+    )
+
+
+def _polls(built: Program, last: Cut, epoch_seconds: float) -> SourcePolls | None:
+    """Who asks them; None where there are none."""
+    sources = _unbounded(built)
+    if not sources:
+        return None
+    begin = frozenset(name for name in sources if not last.streams[name].partitions)
+    period_seconds = min(max(epoch_seconds / POLLS_PER_EPOCH, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
+    return SourcePolls(sources, period_seconds, begin, driver_clock.now)
 
 
 def _application(
@@ -333,12 +377,14 @@ def _application(
             built, restore_points, choices=dead_letters.read_back(built, history, restore_points)
         ),
         arrivals=EpochCutter(
-            _sources(built),
+            _replays(built),
             last,
             runtime.rows_per_epoch_max,
             runtime.epoch_seconds * runtime.epoch_stretch_max,
             runtime.epoch_seconds,
+            intakes=_intakes(built, last),
         ),
+        polls=_polls(built, last, runtime.epoch_seconds),
         cuts=cuts,
         digests=digests,
         committed=committed,

@@ -1,18 +1,21 @@
-"""When rows arrive: replay sources as one stream of a given rate, cut into epochs.
+"""When rows arrive, and how they are cut into epochs: by the clock of replays, or as sources say.
 
 All replay sources of a pipeline share one event-time clock: rows arrive in the order of their
-event times, `rows_per_second` of them together. A cut fixes, for every source, the offsets of
-one epoch and the watermark behind it. On request the rest of the input arrives at once, which is
-called a drain. Pure: the driver gives the time and logs the cut.
+event times, `rows_per_second` of them together. What has arrived of others they say themselves
+(`source_intake`). A cut fixes, for every source, the offsets of one epoch and the watermark behind
+it. On request the rest of a replayed input arrives at once, which is called a drain. Pure: the
+driver gives the time and logs the cut.
 
 Why: docs/decisions/0047-the-least-epoch-is-a-setting.md.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rekindle_spark.driver import source_intake
+from rekindle_spark.driver.source_intake import FIRST_ROWS, Intakes, StreamCut
 from rekindle_spark.pipeline.steps import Source
 
 FINAL_WATERMARK = 2**63 - 1
@@ -27,9 +30,12 @@ DRAIN_SECONDS_MIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The input of one epoch: offsets [begin, end) and watermark (microseconds) per source.
+    """The input of one epoch: of replays the offsets [begin, end) and one watermark (microseconds),
+    of other sources `streams`.
 
-    `row_fraction` is how much of the next row had arrived at `cut_at`, from 0 up to 1.
+    All that had arrived at `cut_at` is in it or an earlier one, but for sources that are away.
+    `row_fraction` is how much of a replay's next row had arrived at `clock_at`, from 0 up to 1;
+    that is None where it is `cut_at`. Without replays `watermark` is the least of the streams'.
     """
 
     epoch: int
@@ -39,10 +45,12 @@ class Cut:
     rows_per_second: float
     final: bool
     row_fraction: float = 0.0
+    streams: Mapping[str, StreamCut] = field(default_factory=dict)
+    clock_at: float | None = None
 
     def record(self) -> dict[str, Any]:
         """As it stands in the offset log."""
-        return {
+        record = {
             "epoch": self.epoch,
             "cut_at": self.cut_at,
             "offsets": {name: list(pair) for name, pair in self.offsets.items()},
@@ -51,16 +59,47 @@ class Cut:
             "final": self.final,
             "row_fraction": self.row_fraction,
         }
+        if self.streams:
+            record["streams"] = {name: one.record() for name, one in self.streams.items()}
+            record["clock_at"] = self.clock_at
+        return record
 
     @property
     def rows(self) -> int:
-        """Rows of all sources."""
-        return sum(end - begin for begin, end in self.offsets.values())
+        """Rows of all sources; of streams at most so many."""
+        replayed = sum(end - begin for begin, end in self.offsets.values())
+        return replayed + sum(one.rows for one in self.streams.values())
+
+    @property
+    def replayed_until(self) -> float:
+        """When the newest row of replays arrived."""
+        return self.cut_at if self.clock_at is None else self.clock_at
+
+    @property
+    def least_watermark(self) -> int:
+        """Of all sources that have been read."""
+        watermarks = [one.watermark for one in self.streams.values() if one.partitions]
+        return min(watermarks + ([self.watermark] if self.offsets or not watermarks else []))
+
+    def arrived_at(self, sources: Iterable[str]) -> float:
+        """All that had arrived then of some sources is in this epoch, or an earlier one."""
+        times = [
+            self.streams[name].arrived_at if name in self.streams else self.replayed_until
+            for name in sources
+        ]
+        return min(times, default=self.cut_at)
+
+    def input_of(self, source: str) -> list[Any]:
+        """What hosts read of a source: begin, end and watermark, or ranges and watermark."""
+        if source in self.streams:
+            return [self.streams[source].spans, self.streams[source].watermark]
+        return [*self.offsets[source], self.watermark]
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> "Cut":
         """Read back what `record` wrote."""
         offsets = {name: (pair[0], pair[1]) for name, pair in record["offsets"].items()}
+        streams = record.get("streams", {}).items()
         return Cut(
             record["epoch"],
             record["cut_at"],
@@ -69,6 +108,8 @@ class Cut:
             record["rows_per_second"],
             record["final"],
             record.get("row_fraction", 0.0),  # absent in the records of earlier versions
+            {name: StreamCut.from_record(one) for name, one in streams},
+            record.get("clock_at"),
         )
 
 
@@ -81,7 +122,7 @@ class EpochCutter:
     been seen to have the memory. `is_behind` says that the newest one has left out some for such a
     reason, and the next need not wait. `drains` says that the newest one is of a drain. Then an
     epoch takes up to `rows_in_time` rows: as many as can be computed in `seconds_per_epoch_max`, or
-    in DRAIN_SECONDS_MIN where that is more.
+    in DRAIN_SECONDS_MIN where that is more. `sources` are replays, `intakes` all others.
     """
 
     sources: Mapping[str, Source]
@@ -93,6 +134,7 @@ class EpochCutter:
     is_behind: bool = False
     drains: bool = False
     rows_in_time: int = 0
+    intakes: Intakes = field(default_factory=Intakes)
 
     def cut(
         self, now: float, rows_per_second: float, *, final: bool = False, drain: bool = False
@@ -102,18 +144,25 @@ class EpochCutter:
         Rows of one event time go into one epoch. Where that or a limit leaves some out,
         `cut_at` is when the epoch's newest row arrived, so that lag counts what is waiting.
         With `drain` the rest of the input arrives now, and a cut that leaves some of it out is not
-        final. A replay without an end is not drained.
+        final. A replay without an end is not drained; of other sources what has arrived is.
+        Raises DataLossError as `source_intake` does.
         """
         left = self.rows_left() if drain else None
         self.drains = bool(left)
         cut = self._drained(now, left) if left else self._arrived(now)
         final = final and (left is None or cut.rows == left)
+        if self.intakes:
+            cut = self._with_streams(cut, now)
+            final = final and (self.intakes.all_read or not drain)
         watermark = FINAL_WATERMARK if final else max(cut.watermark, self.last.watermark)
+        if final:
+            ended = {name: one.ended for name, one in cut.streams.items()}
+            cut = replace(cut, streams=ended)
         self.last = replace(cut, watermark=watermark, rows_per_second=rows_per_second, final=final)
         return self.last
 
     def rows_left(self) -> int | None:
-        """Rows of all sources that are in no epoch yet; None where a source has no end."""
+        """Rows of all replays that are in no epoch yet; None where a replay has no end."""
         ends = {name: _rows(source) for name, source in self.sources.items()}
         if max(ends.values(), default=0) > ROWS_MAX:
             return None
@@ -137,17 +186,44 @@ class EpochCutter:
     def adopt(self, record: Mapping[str, Any]) -> Cut:
         """Go on from the cut that stands in the offset log, which may be an older driver's."""
         self.last = Cut.from_record(record)
+        self.intakes.adopt(self.last.streams)
         return self.last
+
+    def _with_streams(self, cut: Cut, now: float) -> Cut:
+        """A cut with what it takes of sources that are no replays."""
+        streams = self.intakes.cut(now, self._stream_limit())
+        self.is_behind = self.is_behind or self.intakes.waiting > 0
+        arrived = [one.arrived_at for one in streams.values() if not one.away]
+        arrived += [cut.cut_at] if self.sources else []
+        arrived = arrived or [one.arrived_at for one in streams.values()]
+        watermark = cut.watermark
+        if not self.sources:
+            watermark = min(one.watermark for one in streams.values())
+        return replace(
+            cut,
+            cut_at=max(self.last.cut_at, min(arrived)),
+            clock_at=cut.cut_at,
+            watermark=watermark,
+            streams=streams,
+        )
+
+    def _stream_limit(self) -> int:
+        """Rows of the next epoch at most, of sources that are no replays: as many as hosts have
+        been seen to have the memory for, and as can be computed in time."""
+        proved, in_time = max(FIRST_ROWS, self.rows_proved), max(FIRST_ROWS, self.rows_in_time)
+        return max(1, min(self.rows_per_epoch_max, proved, in_time))
 
     def _arrived(self, now: float) -> Cut:
         """The next cut of what has arrived at the rate of the last one."""
         last, limit = self.last, self._limit()
-        rows = last.row_fraction + max(0.0, now - last.cut_at) * last.rows_per_second
+        elapsed_seconds = max(0.0, now - last.replayed_until)
+        rows = last.row_fraction + elapsed_seconds * last.rows_per_second
         offsets, clock = self._offsets(int(rows), limit)
         taken = sum(end - begin for begin, end in offsets.values())
         cut_at, fraction = now, rows % 1
         if taken < int(rows) and self._waiting():
-            cut_at = last.cut_at + max(0.0, taken - last.row_fraction) / last.rows_per_second
+            arriving_seconds = max(0.0, taken - last.row_fraction) / last.rows_per_second
+            cut_at = last.replayed_until + arriving_seconds
             fraction = max(0.0, last.row_fraction - taken)
         self.is_behind = taken > 0 and limit < int(rows) and cut_at < now
         return replace(
@@ -157,6 +233,7 @@ class EpochCutter:
             offsets=offsets,
             watermark=clock,
             row_fraction=fraction,
+            streams={},
         )
 
     def _drained(self, now: float, left: int) -> Cut:
@@ -166,10 +243,11 @@ class EpochCutter:
         cut = replace(
             last,
             epoch=last.epoch + 1,
-            cut_at=max(now, last.cut_at),
+            cut_at=max(now, last.replayed_until),
             offsets=offsets,
             watermark=clock,
             row_fraction=0.0,
+            streams={},
         )
         self.is_behind = cut.rows < left
         return cut
@@ -197,6 +275,8 @@ class EpochCutter:
         As many rows as have arrived, up to the limit; but where all rows of the next event time
         have arrived, those at least, however many they are.
         """
+        if not self.sources:
+            return {}, self.last.watermark
         begins = {name: self.last.offsets[name][1] for name in self.sources}
         ends, clock = self._ends(min(arrived, limit))
         before = sum(begins.values())
@@ -225,10 +305,16 @@ class EpochCutter:
         return sum(source.rows_at(event_time) for source in self.sources.values())
 
 
-def beginning(sources: Mapping[str, Source], now: float, rows_per_second: float) -> Cut:
+def beginning(
+    sources: Mapping[str, Source],
+    now: float,
+    rows_per_second: float,
+    unbounded: Iterable[str] = (),
+) -> Cut:
     """The empty cut before the first epoch."""
     offsets = dict.fromkeys(sources, (0, 0))
-    return Cut(0, now, offsets, -(2**63), rows_per_second, False)
+    streams = {name: source_intake.beginning(now) for name in unbounded}
+    return Cut(0, now, offsets, -(2**63), rows_per_second, False, streams=streams)
 
 
 def _rows(source: Source) -> int:

@@ -42,7 +42,7 @@ from rekindle.model.switch_mode import ON
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.control_loop import ControlLoop
-from rekindle_spark.driver import driver_clock
+from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.flow_control import memory_budget
@@ -200,6 +200,7 @@ class EpochLoop:
             epoch, rows = application.arrivals.last.epoch + 1, application.arrivals.rows_left()
             application.events.write("drain", epoch=epoch, rows=rows)
         self.drains = drain
+        away_sources.heed_answers(application)
         cut = application.arrivals.cut(now, self.control.rows_per_second, final=final, drain=drain)
         some = bool(application.progress.live)
         if application.arrivals.hurries(now, some=some, all_run=complete):
@@ -208,6 +209,11 @@ class EpochLoop:
         with application.lock:
             application.cuts[cut.epoch] = cut
         application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)
+        for source, stream in cut.streams.items():
+            for lost in stream.lost:
+                application.events.write(
+                    "data-lost", epoch=cut.epoch, source=source, **lost.record()
+                )
         if cut.final:
             self.final = cut
 
@@ -272,7 +278,7 @@ class EpochLoop:
         self.control.results.put(replace(result, finished=False))
         seconds = time.monotonic() - began
         if not result.finished:
-            if result.blamed:
+            if result.blamed or result.sources_away:
                 self.control.fail_after(result, job_runner.Attempts())
             elif result.reason != "interrupted":
                 self.application.events.write("job-failed", text=result.reason)
@@ -347,6 +353,8 @@ class EpochLoop:
         for partition in application.program.in_order(progress.placed):
             if partition not in progress.live:
                 if partition in application.claimed or partition in progress.suspects.alone:
+                    continue
+                if away_sources.is_held(application, partition):
                     continue
                 if not progress.caught_up(partition, application.newest, gap):
                     continue

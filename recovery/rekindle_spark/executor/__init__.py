@@ -2,6 +2,7 @@
 
 frames              blocks on the wire: header, Arrow batch, digest
 partition           one operator partition: runs its chain for one epoch
+source_reading      what a partition reads of a source that has partitions itself
 job_activity        signs of what a host does for each job, for the driver to see that it goes
                     on
 sandbox             runs partitions apart that are suspected to end their process

@@ -33,7 +33,7 @@ from typing import Any
 import polars
 import pyarrow as pa
 
-from rekindle.model.errors import DamagedError, RekindleError
+from rekindle.model.errors import DamagedError, RekindleError, SourceAwayError
 from rekindle_spark.checkpoint import durable_input, state_files
 from rekindle_spark.executor import (
     container_memory,
@@ -54,6 +54,7 @@ from rekindle_spark.executor.memory_gauge import OverBudget
 from rekindle_spark.executor.partition import Incomplete, PartitionState
 from rekindle_spark.executor.partition_runner import OutdatedRequest, PartitionRunner
 from rekindle_spark.executor.sandbox import Died
+from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code import print_forwarding, watchdog
@@ -184,6 +185,7 @@ class Host:
         """All epochs of one partition; all of them count, or none."""
         number, epochs, deaths = item["partition"], [], 0
         blocks: list[tuple[int, bytes]] = []
+        read: list[dict[str, RowsRead]] = []
         try:
             self.runner.check(number, item)
             state = self._base(program, request, item, entry)
@@ -205,6 +207,7 @@ class Host:
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
+                read.append(outcome.read)
                 made = [outcome.rows, outcome.digest, host_answers.sinks(outcome), outcome.late]
                 epochs.append([epoch, *made, *host_answers.choices(outcome)])
         except MissingState as missing:
@@ -215,6 +218,8 @@ class Host:
             done.add(number, {"status": "refused", "text": str(refused)}, [])
         except Died as died:
             done.add(number, {"status": "died", "epoch": died.epoch, **_described(died.fault)}, [])
+        except SourceAwayError as away:
+            done.add(number, {"status": "source-away", **_described(away)}, [])
         except RekindleError as error:
             status = "damaged" if isinstance(error, DamagedError) else "error"
             done.add(number, {"status": status, **_described(error)}, [])
@@ -224,7 +229,7 @@ class Host:
             done.add(number, {"status": "error", **host_answers.fault(program, item, error)}, [])
         else:
             size = sum(len(block) for _, block in blocks)
-            gave = {"epochs": epochs, "bytes": size, "deaths": deaths}
+            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, **host_answers.read(read)}
             done.add(number, {"status": "ok", **gave}, blocks)
 
     def _base(

@@ -6,10 +6,12 @@ Formats: docs/formats.md. Called by `host`.
 import json
 import struct
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rekindle_spark.executor import source_reading
 from rekindle_spark.executor.partition import PartitionOutcome
+from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code import poison_rows
 
@@ -29,6 +31,14 @@ def choices(outcome: PartitionOutcome) -> list[dict[str, Any]]:
     """Which rows were left out, by step, as the report says it: nothing where none were."""
     found = {step: [one.left, one.alone] for step, one in outcome.choices.items()}
     return [found] if found else []
+
+
+def read(epochs: Iterable[Mapping[str, RowsRead]]) -> dict[str, Any]:
+    """What was read of source partitions in some epochs, as the report says it: nothing where the
+    source has none."""
+    found = source_reading.merged(epochs)
+    said = {name: [one.greatest, one.offsets, one.bytes] for name, one in found.items()}
+    return {"read": said} if said else {}
 
 
 def fault(program: Program, item: Mapping[str, Any], error: BaseException) -> dict[str, str]:

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rekindle.model.errors import ColumnError, StepError
-from rekindle_spark.executor import frames
+from rekindle_spark.executor import frames, source_reading
 from rekindle_spark.executor.frames import Frame, Label, Packed
+from rekindle_spark.executor.source_reading import RowsRead, Span
 from rekindle_spark.operators import KeyedStateful, arrow_columns, column_types, row_hash
 from rekindle_spark.pipeline import late_outputs
 from rekindle_spark.pipeline.chains import branch_name
@@ -40,7 +41,8 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class PartitionWork:
-    """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's.
+    """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's; one
+    that has partitions has `spans` of these.
 
     `readers` are the partitions that frames are made for, None for all. Steps that it is `without`,
     and all that follow them, are left out. `tapped` are the rows of a relay. `ordered`: input is
@@ -62,6 +64,7 @@ class PartitionWork:
     tapped: pa.Table | None = None
     tolerance: Tolerance = poison_rows.STRICT
     choices: Mapping[str, LeftOutRows] = field(default_factory=dict)
+    spans: tuple[Span, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ class Sunk:
 class PartitionOutcome:
     """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows, and
     outputs of dead letters and late rows; `taps`: what relays will read. `late` is how many rows
-    came too late, `choices` which rows were left out, by step, where there are any."""
+    came too late, `choices` which rows were left out, by step, where there are any, `read` what
+    was read of source partitions."""
 
     state: PartitionState
     blocks: list[tuple[int, bytes]]
@@ -89,18 +93,22 @@ class PartitionOutcome:
     late: int = 0
     taps: dict[str, Sunk] = field(default_factory=dict)
     choices: dict[str, LeftOutRows] = field(default_factory=dict)
+    read: dict[str, RowsRead] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
     """What a chain's root gives, of so many rows: its state, its table, and its late rows by
-    output; `late_rows` counts those that are kept nowhere too."""
+    output; `late_rows` counts those that are kept nowhere too. `read`: see `PartitionOutcome`;
+    `rejects`: see `source_reading.RangesRead`."""
 
     state: PartitionState
     table: pa.Table
     rows: int
     late: Mapping[str, pa.Table] = field(default_factory=dict)
     late_rows: int = 0
+    read: dict[str, RowsRead] = field(default_factory=dict)
+    rejects: pa.Table | None = None
 
 
 class Incomplete(Exception):
@@ -154,9 +162,7 @@ def _run(
         elif work.tapped is not None:
             begun = _Begun(PartitionState(work.watermark, None), work.tapped, work.tapped.num_rows)
         else:
-            read = partial(chain.root.function.read, *_share(chain, work))
-            table = _guarded(chain.root, lambda: _declared(chain.root, read()))
-            begun = _Begun(PartitionState(work.watermark, None), table, table.num_rows)
+            begun = _read(chain, work)
     gone, watermark = chain.following(work.without), begun.state.watermark
     edges = (edge for edge in program.outputs[chain.index] if edge.step not in gone)
     exits = [(edge, _targets(program, edge, work)) for edge in edges]
@@ -180,6 +186,14 @@ def _run(
             # a repeat may word the same error in another way
             sunk = _sunk(chain, work, letters, sums, added)
             sinks[sieve.step + poison_rows.ENDING] = replace(sunk, is_there=sieve.known is not None)
+    if begun.rejects is not None and not chain.reads:
+        tolerance = work.tolerance if chain.root.dead_letters else None
+        letters = poison_rows.letters_of(
+            chain.name, work.epoch, begun.rejects, begun.rows, tolerance
+        )
+        if work.readers is None:
+            added = [column.name for column in poison_rows.COLUMNS]
+            sinks[chain.name + poison_rows.ENDING] = _sunk(chain, work, letters, sums, added)
     tapped = {
         name: _tapped(chain, work, tables[step], watermark, sums) for name, step in taps.items()
     }
@@ -188,7 +202,9 @@ def _run(
         name: sieve.choice for name, sieve in sieves.items() if sieve.choice != LeftOutRows()
     }
     late = begun.late_rows
-    return PartitionOutcome(begun.state, blocks, sinks, begun.rows, digest, late, tapped, choices)
+    return PartitionOutcome(
+        begun.state, blocks, sinks, begun.rows, digest, late, tapped, choices, begun.read
+    )
 
 
 def _sieves(
@@ -210,12 +226,25 @@ def _sieves(
             work.epoch,
             (event_time, *chain.root.keys),
             work.tolerance if step.dead_letters else poison_rows.STRICT,
-            _share(chain, work)[0] if _is_first(chain, step) else None,
+            _share(chain, work)[0] if work.spans is None and _is_first(chain, step) else None,
             function=function,
             watchdog=watchdog,
             known=work.choices.get(name) if step.dead_letters else None,
         )
     return sieves
+
+
+def _read(chain: Chain, work: PartitionWork) -> _Begun:
+    """What a source chain's partition reads."""
+    source, state = chain.root.function, PartitionState(work.watermark, None)
+    declared = partial(_declared, chain.root)
+    if work.spans is None:
+        table = _guarded(chain.root, lambda: declared(source.read(*_share(chain, work))))
+        return _Begun(state, table, table.num_rows)
+    spans = source_reading.share(work.spans, work.partition - chain.first, chain.parallelism)
+    found = _guarded(chain.root, lambda: source_reading.read(source, spans, declared))
+    rows = found.rows.num_rows
+    return _Begun(state, found.rows, rows, read=found.read, rejects=found.rejects)
 
 
 def _operated(

@@ -60,8 +60,11 @@ def work(
             store_files.at(request["store"]), chain, number - chain.first, epoch
         )
         return replace(asked, tapped=table, watermark=watermark, readers=readers)
-    begin, end, watermark = request["offsets"][str(epoch)][chain.source]
-    return replace(asked, begin=begin, end=end, watermark=watermark, readers=readers)
+    *span, watermark = request["offsets"][str(epoch)][chain.source]
+    asked = replace(asked, watermark=watermark, readers=readers)
+    if len(span) == 1:  # of a source that has partitions
+        return replace(asked, spans=tuple((name, begin, end) for name, begin, end in span[0]))
+    return replace(asked, begin=span[0], end=span[1])
 
 
 def stored_frames(

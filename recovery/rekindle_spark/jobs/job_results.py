@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.model.errors import DamagedError, StepError
+from rekindle.model.errors import DamagedError, SourceAwayError, StepError
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor import source_reading
+from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.flow_control import memory_budget
 from rekindle_spark.flow_control.memory_budget import MemoryReading
 from rekindle_spark.jobs import stage_timing
@@ -44,6 +46,8 @@ class Result:
     `cut_links` are executors that could not read blocks, each with one that has these, and the
     seconds that they tried; `sound_links` are those of the links asked for whose reads went well.
     `idle_seconds`: for how long nothing had been done for a job that was given up for that.
+    `sources_away` are partitions of sources that could not be reached, `read` what was read of
+    source partitions, by source.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
     `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
@@ -62,6 +66,8 @@ class Result:
     died: dict[int, tuple[StepError, int]] = field(default_factory=dict)
     blamed: dict[str, int] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)
+    sources_away: dict[int, SourceAwayError] = field(default_factory=dict)
+    read: dict[str, dict[str, RowsRead]] = field(default_factory=dict)
     damage: DamagedError | None = None
     damaged: set[tuple[int, int]] = field(default_factory=set)
     cut_links: dict[Link, float] = field(default_factory=dict)
@@ -104,6 +110,10 @@ def judge(
             result.reason = f"{report['status']}: {report.get('text', '')}"
     for number, outcome in partitions.items():
         _enter(result, progress, number, outcome)
+        if "read" in outcome:
+            source = result.read.setdefault(progress.program.owner[number].source, {})
+            read = {name: RowsRead(*one) for name, one in outcome["read"].items()}
+            source.update(source_reading.merged([source, read]))
     good = {number for number, outcome in partitions.items() if outcome["status"] == "ok"}
     if failure:
         result.reason = result.reason or failure
@@ -133,6 +143,9 @@ def _enter(
             result.died[number] = (StepError(**fault), outcome["epoch"])
         else:
             result.damage = DamagedError(**fault)
+    if status == "source-away":
+        fault = {key: outcome[key] for key in ("where", "what", "remedy")}
+        result.sources_away[number] = SourceAwayError(**fault)
     if "damaged" in outcome:
         producer, epoch = outcome["damaged"]
         result.damaged.add((producer, epoch))

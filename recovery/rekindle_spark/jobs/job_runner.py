@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.switch_mode import ON
-from rekindle_spark.driver import driver_clock
+from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.executor import job_activity
 from rekindle_spark.executor.host_scheduler import AHEAD, CATCH_UP, URGENT
@@ -238,6 +238,7 @@ def _absorb(
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
         fault_attribution.note_passed(application, counted)
+        away_sources.note_read(application, counted)
     return result
 
 

@@ -51,7 +51,12 @@ def check(steps: Iterable[Step], named: Mapping[str, Step]) -> None:
             arrow_columns.check_cases(where, step.schema.names, REPORTED_COLUMNS)
         else:
             column_types.check(where, step.schema)
-        if step.dead_letters:
+        if step.dead_letters and not step.inputs:
+            rejected = step.function.reject_schema
+            sink_files.check_schema(f"{where}: dead letters", rejected)
+            added = [column.name for column in poison_rows.COLUMNS]
+            arrow_columns.check_cases(f"{where}: dead letters", rejected.names, added)
+        elif step.dead_letters:
             _check_given(f"{where}: dead letters", named[step.inputs[0]], poison_rows.COLUMNS)
         for name in step.inputs if step.late else ():
             _check_given(f"{where}: late rows", named[name], LATE_COLUMNS)
@@ -129,6 +134,19 @@ class Program:
         return frozenset(
             number for chain in self.chains if not chain.keyed for number in chain.partitions
         )
+
+    def sources_of(self, chain: Chain) -> frozenset[str]:
+        """The names of the sources that a chain's rows come from."""
+        return self._origins[chain.index]
+
+    @cached_property
+    def _origins(self) -> tuple[frozenset[str], ...]:
+        found: dict[int, frozenset[str]] = {}
+        for chain in sorted(self.chains, key=lambda one: self.ranks[one.first]):
+            fed = [found[edge.producer] for edge in self.edges if edge.consumer == chain.index]
+            own = frozenset() if fed else frozenset([chain.source])
+            found[chain.index] = own.union(*fed)
+        return tuple(found[chain.index] for chain in self.chains)
 
     @cached_property
     def uncertain_steps(self) -> frozenset[str]:

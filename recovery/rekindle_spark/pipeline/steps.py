@@ -27,6 +27,8 @@ from rekindle_spark.operators import (
     WindowAggregate,
     arrow_columns,
 )
+from rekindle_spark.pipeline import unbounded_source
+from rekindle_spark.pipeline.unbounded_source import UnboundedSource
 from rekindle_spark.user_code import argument_checks, poison_rows
 
 TableFunction = Callable[[pa.Table], pa.Table]
@@ -44,7 +46,7 @@ LATE_COLUMNS = (
 
 @runtime_checkable
 class Source(Protocol):
-    """Where rows come from. `offset` counts rows from the start of the source.
+    """Where rows come from that are all known: a replay. `offset` counts rows from its start.
 
     `schema` has a timestamp("us") column named `event_time`; `read` gives rows
     [begin, end) in the one order that never changes; `rows_at` tells how many rows there are
@@ -61,6 +63,10 @@ class Source(Protocol):
 
 
 SOURCE_MEMBERS = ("schema", "event_time", "check", "read", "rows_at", "event_time_at")
+UNBOUNDED_MEMBERS = (
+    *("schema", "event_time", "terms", "check", "read"),
+    *("initial_offsets", "latest_offsets", "commit"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,16 +287,25 @@ class Pipeline:
         argument_checks.place("pipeline", self.name)
 
     def source(
-        self, name: str, source: Source, *, parallelism: int = 1, cost_hint: float = 2.0
+        self,
+        name: str,
+        source: Source | UnboundedSource,
+        *,
+        parallelism: int = 1,
+        cost_hint: float = 2.0,
+        dead_letters: bool = False,
     ) -> Stream:
-        """Read `source` in `parallelism` slices; `cost_hint` weighs it until costs are known."""
+        """Read `source` in `parallelism` slices; `cost_hint` weighs it until costs are known. With
+        `dead_letters` what a source cannot decode is left out, and kept beside.
+        """
         where = argument_checks.place("step", name)
-        remedy = "give a Replay(path, event_time), or another object of the protocol Source"
-        lacks = [name for name in SOURCE_MEMBERS if not hasattr(source, name)]
-        if 0 < len(lacks) < len(SOURCE_MEMBERS):
-            what = f"is {argument_checks.shown(source)}, which has no {' and no '.join(lacks)}"
-            argument_checks.refuse(f"{where}: source", what, "give it all of the protocol Source")
-        argument_checks.check_kind(f"{where}: source", source, Source, remedy)
+        _check_source(where, source)
+        argument_checks.check_kind(
+            f"{where}: dead_letters", dead_letters, bool, "give True or False"
+        )
+        if dead_letters and not hasattr(source, "reject_schema"):
+            what = "is True, but the source decodes nothing"
+            argument_checks.refuse(f"{where}: dead_letters", what, "leave it out")
         arrow_columns.check_schema(where, source.schema, source.event_time)
         source.check(name)
         return self.add(
@@ -303,6 +318,7 @@ class Pipeline:
                 source.schema,
                 source.event_time,
                 cost_hint=cost_hint,
+                dead_letters=dead_letters,
             )
         )
 
@@ -384,6 +400,22 @@ def _check_columns(where: str, schema: pa.Schema, added: Sequence[pa.Field], who
         if column.name in schema.names:
             what = f"has the name of a column that {whose}"
             argument_checks.refuse(f"{where}: column {column.name!r}", what, "rename it before")
+
+
+def _check_source(where: str, source: Any) -> None:
+    """Refuse what is neither kind of source, one that lacks a part of its kind by that."""
+    is_replay = not hasattr(source, "latest_offsets")
+    members = SOURCE_MEMBERS if is_replay else UNBOUNDED_MEMBERS
+    lacks = [name for name in members if not hasattr(source, name)]
+    if 0 < len(lacks) < len(members):
+        what = f"is {argument_checks.shown(source)}, which has no {' and no '.join(lacks)}"
+        kind = "Source" if is_replay else "UnboundedSource"
+        argument_checks.refuse(f"{where}: source", what, f"give it all of the protocol {kind}")
+    remedy = "give a Replay(path, event_time), or another object of the protocol Source or "
+    remedy += "UnboundedSource"
+    argument_checks.check_kind(f"{where}: source", source, Source | UnboundedSource, remedy)
+    if not is_replay:
+        unbounded_source.check_terms(where, source)
 
 
 def _check_function(where: str, function: object) -> None:

@@ -27,7 +27,7 @@ from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
 from rekindle_spark.executor import frames, partition
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionState, PartitionWork
 from rekindle_spark.output.sink_files import SinkFiles
-from rekindle_spark.pipeline import late_outputs, program, program_pickle
+from rekindle_spark.pipeline import late_outputs, program, program_pickle, unbounded_source
 from rekindle_spark.pipeline.program import Chain, Program
 from rekindle_spark.pipeline.steps import LATE_COLUMNS, Pipeline, Source, Step
 from rekindle_spark.testing.table_source import TableSource, table_of
@@ -162,11 +162,16 @@ def _with_table(step: Step, rows: Any) -> Step:
     table = table_of(f"inputs: {step.name}", rows, step.schema)
     source = TableSource(table, step.event_time)
     source.check(step.name)
-    return replace(step, function=source)
+    return replace(step, function=source, dead_letters=False)
 
 
 def _sources(built: Program) -> dict[str, Source]:
-    return {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
+    sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
+    for name, source in sources.items():
+        if unbounded_source.is_unbounded(source):
+            what = f"lacks rows for the source {name!r}, whose rows nobody knows beforehand"
+            argument_checks.refuse("inputs", what, f'give it some, as {{"{name}": table}}')
+    return sources
 
 
 def _whole(sources: Mapping[str, Source], rows_max: int | None) -> Cut:

@@ -252,6 +252,32 @@ class Sieve:
         return fault
 
 
+def letters_of(
+    name: str, epoch: int, rejects: pa.Table, rows_read: int, tolerance: Tolerance | None
+) -> pa.Table:
+    """Dead letters of what a source could not make rows of, beside so many that it could; the last
+    column says why. `tolerance` is None where the source has no dead letters.
+
+    Raises StepError then, and where there are more than there may be.
+    """
+    reasons, rows_read = rejects.columns[-1], rows_read + rejects.num_rows
+    rows = rejects.drop_columns([rejects.column_names[-1]])
+    if tolerance is None or rejects.num_rows > tolerance.letters_of(rows_read):
+        shown = ", ".join(f"{column}={_short(rows[column][0])}" for column in rows.column_names[:4])
+        what = f"cannot decode {rejects.num_rows} records in epoch {epoch}, first {shown}: "
+        remedy = "mend what writes them, or how they are decoded, and start again"
+        if tolerance is None:
+            remedy += "; or give the source dead_letters=True"
+        else:
+            remedy += "; or raise dead_letters_max in the settings"
+        raise StepError(where=f"step {name}", what=what + str(reasons[0].as_py()), remedy=remedy)
+    count = rejects.num_rows
+    added = (pa.array([name] * count), pa.array([epoch] * count, pa.int64()), reasons)
+    for column, values in zip(COLUMNS, added, strict=True):
+        rows = rows.append_column(column, values)
+    return rows
+
+
 def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What a user's function gives, or what it raises; nothing of that may end the host."""
     try:

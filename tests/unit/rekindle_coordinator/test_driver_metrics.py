@@ -8,7 +8,7 @@ from application_world import Desk
 from prometheus_client import CollectorRegistry
 
 from rekindle.coordination.session import ApplicationReading
-from rekindle.protocol import CheckpointReport
+from rekindle.protocol import CheckpointReport, SourceSeen
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator import driver_metrics
 from rekindle_coordinator.driver_metrics import DriverFigures
@@ -78,6 +78,22 @@ def test_a_checkpoint_grows_old_and_one_of_an_older_driver_counts_until_there_is
     assert value(figures(replace(resumed, checkpoint=report)), "checkpoint_age_seconds") == 12.0
     older = CheckpointReport(generation=7, sequence=3, epoch=7, at=NOW - 12)
     assert value(figures(replace(resumed, checkpoint=older)), "checkpoint_age_seconds") == 500.0
+
+
+def test_sources_that_are_no_replays_have_their_lag_and_say_when_they_are_away() -> None:
+    sources = {
+        "orders": SourceSeen(lag_seconds=4.0),
+        "clicks": SourceSeen(lag_seconds=9.0, away="cut off"),
+    }
+    known = reading(sources=sources)
+    registry = figures(known)
+    assert value(registry, "source_lag_seconds", source="orders") == 4.0
+    assert value(registry, "source_away", source="orders") == 0.0
+    assert value(registry, "source_lag_seconds", source="clicks") == 9.0
+    assert value(registry, "source_away", source="clicks") == 1.0
+    assert known.progress is not None
+    silent = replace(known, progress=msgspec.structs.replace(known.progress, at=NOW - 90))
+    assert value(figures(silent), "source_lag_seconds", source="orders") == 94.0
 
 
 def test_epochs_stores_and_refusals_are_shown_as_reported() -> None:

@@ -8,7 +8,7 @@ from rekindle.coordination import session
 from rekindle.coordination.coordination_state import NodeStatus
 from rekindle.coordination.session import Driver
 from rekindle.model.incidents import IncidentKind
-from rekindle.protocol import ProgressReport, StatisticsReport
+from rekindle.protocol import ProgressReport, SourceSeen, StatisticsReport
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "protocol"
 
@@ -42,6 +42,9 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert silent.slow
     assert (report.epoch_seconds, report.store_away_at) == (0.75, 1_700_000_000.25)
     assert report.refused.keys() == {"StatisticsReport"}
+    assert report.sources == {
+        "orders": SourceSeen(waiting=1200, lag_seconds=3.5, away="Kafka cannot be reached")
+    }
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
 
@@ -66,6 +69,7 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     del report["finished"], report["moving"], report["stopped"], report["at"]
     del report["late_rows"]
     del report["suspected"], report["epoch_seconds"], report["store_away_at"], report["refused"]
+    del report["sources"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     del report["nodes"]["n3"]["slow"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
@@ -73,5 +77,6 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     assert read.late_rows == {}
     assert read.suspected == {}
     assert (read.epoch_seconds, read.store_away_at, read.refused) == (None, None, {})
+    assert read.sources == {}
     assert not read.nodes["n3"].slow
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

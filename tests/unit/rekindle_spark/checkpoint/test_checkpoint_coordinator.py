@@ -45,6 +45,7 @@ def application() -> Any:
     progress.retained.add(1, [("a", {ROWS: (5, 7), COUNTED: (5, 7)})], [1])
     begun: list[int] = []
     return SimpleNamespace(
+        polls=None,
         program=progress.program,
         progress=progress,
         settings=Settings(),

@@ -163,6 +163,7 @@ class Loop:
             settings=SimpleNamespace(runtime=RuntimeSettings()),
             progress=SimpleNamespace(complete=complete, live={1}),
             arrivals=start(hundred, limit=60),
+            polls=None,
             store=SimpleNamespace(log_offsets=lambda _, record: record),
             lock=threading.Lock(),
             cuts={},

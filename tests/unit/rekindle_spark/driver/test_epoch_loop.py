@@ -35,6 +35,7 @@ def waiting_for(*, complete: bool, hurries: bool = False) -> float:
         arrivals=SimpleNamespace(
             cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda _: first
         ),
+        polls=None,
         store=SimpleNamespace(log_offsets=lambda *_: {}),
         lock=threading.Lock(),
         cuts={},

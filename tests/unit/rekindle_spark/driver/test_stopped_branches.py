@@ -181,6 +181,7 @@ def application(tmp_path: Path, **policy: Any) -> Any:
     store = CheckpointStore(tmp_path / "store")
     store.open(1.0)
     return SimpleNamespace(
+        polls=None,
         program=made,
         progress=progress,
         store=store,

@@ -1,0 +1,11 @@
+"""Sources that read other systems; each keeps the contract of `unbounded_source`.
+
+    kafka          topics of Kafka as a source: what there is, and the rows of ranges
+    kafka_ranges   reads ranges of offsets, on the nodes
+    kafka_client   settings of the client, and its errors
+    decoding       values as rows: JSON, or a function; what cannot be decoded is kept beside
+    avro_values    values in Avro, with a registry of schemas
+    hidden_values  secrets, by the file or variable that has them
+
+Users import from the modules; docs/kafka.md has an example.
+"""

@@ -1,0 +1,136 @@
+"""Values in Avro, each with the number of its schema, which a registry knows.
+
+    byte 0: 0 │ bytes 1-4: number of the schema, big end first │ the value
+
+A schema never changes once it has a number, so a process asks for each once. A registry that is
+away makes the source away; a number that it does not know makes the value a reject. fastavro is
+imported when it is first needed.
+"""
+
+import base64
+import io
+import json
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rekindle.model.errors import InputError, SourceAwayError
+from rekindle_spark.connectors import decoding, hidden_values
+from rekindle_spark.connectors.decoding import Decoded
+from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
+from rekindle_spark.user_code import argument_checks
+
+HEAD = struct.Struct(">bI")
+ASK_SECONDS_MAX = 5.0
+# One that has just been registered may not be known to every server of the registry yet.
+ASKS_MAX, ASK_AGAIN_SECONDS = 3, 0.5
+SCHEMA_BYTES_MAX = 1 << 24
+
+
+@dataclass(slots=True)
+class Avro:
+    """Each value is a record of Avro with the number of its schema in `registry`, an http or https
+    URL. Fields that `schema` lacks are ignored, absent ones are null.
+
+    `credentials` are FromFile or FromEnvironment of "USER:PASSWORD".
+    """
+
+    schema: pa.Schema
+    registry: str
+    credentials: FromFile | FromEnvironment | None = None
+    _known: dict[int, Any] = field(init=False, default_factory=dict)
+
+    def __getstate__(self) -> tuple[pa.Schema, str, FromFile | FromEnvironment | None]:
+        return self.schema, self.registry, self.credentials
+
+    def __setstate__(self, saved: tuple[pa.Schema, str, FromFile | FromEnvironment | None]) -> None:
+        self.schema, self.registry, self.credentials = saved
+        self._known = {}
+
+    def check(self, where: str) -> None:
+        """Raise InputError for what is no schema or URL, and for a password in the open."""
+        _library()
+        argument_checks.check_kind(
+            f"{where}: schema", self.schema, pa.Schema, "give a pyarrow.Schema"
+        )
+        if not str(self.registry).startswith(("http://", "https://")):
+            what = f"is {argument_checks.shown(self.registry)}"
+            argument_checks.refuse(f"{where}: registry", what, "give an http or https URL")
+        hidden = isinstance(self.credentials, FromFile | FromEnvironment)
+        if "@" in self.registry or not (hidden or self.credentials is None):
+            remedy = "give credentials=FromFile(path), a file with USER:PASSWORD"
+            what = "has a password, and pipelines are written into the store"
+            argument_checks.refuse(f"{where}: registry", what, remedy)
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """The rows of values. Raises SourceAwayError where the registry cannot be reached."""
+        return decoding.sifted(list(values), [*range(len(values))], {}, self._read, self.schema)
+
+    def _read(self, values: Sequence[bytes]) -> pa.Table:
+        rows = [self._row(value) for value in values]
+        table = pa.Table.from_pylist(rows, schema=self.schema)
+        table.validate(full=True)
+        return table
+
+    def _row(self, value: bytes) -> dict[str, Any]:
+        if len(value) < HEAD.size or value[0] != 0:
+            raise ValueError("does not begin with the number of a schema")
+        _, number = HEAD.unpack_from(value)
+        if number not in self._known:
+            self._known[number] = _library().parse_schema(json.loads(self._fetch(number)))
+        body = io.BytesIO(value[HEAD.size :])
+        row = _library().schemaless_reader(body, self._known[number], None)
+        if body.read(1) or not isinstance(row, dict):
+            raise ValueError(f"is not one record of schema {number}")
+        return row
+
+    def _fetch(self, number: int) -> str:
+        """The schema of a number. Raises ValueError where the registry has none."""
+        for left in reversed(range(ASKS_MAX)):
+            try:
+                return self._ask(number)
+            except urllib.error.HTTPError as error:
+                if error.code == 404 and not left:
+                    raise ValueError(f"has the unknown schema {number}") from None
+                if error.code != 404:
+                    raise self._away(f"answers {error.code}") from None
+            except (OSError, ValueError, KeyError) as error:
+                raise self._away(type(error).__name__) from None
+            time.sleep(ASK_AGAIN_SECONDS)
+        raise AssertionError("the last time has returned or raised")
+
+    def _ask(self, number: int) -> str:
+        url = f"{self.registry.rstrip('/')}/schemas/ids/{number}"
+        request = urllib.request.Request(url)
+        if self.credentials is not None:
+            pair = str(hidden_values.revealed("schema registry", self.credentials))
+            coded = base64.b64encode(pair.encode()).decode()
+            request.add_header("Authorization", f"Basic {coded}")
+        with urllib.request.urlopen(request, timeout=ASK_SECONDS_MAX) as answer:
+            return str(json.loads(answer.read(SCHEMA_BYTES_MAX))["schema"])
+
+    def _away(self, why: str) -> SourceAwayError:
+        return SourceAwayError(
+            where=f"schema registry {self.registry}",
+            what=f"cannot be reached ({why})",
+            remedy="see that it is there, and can be reached from the nodes",
+        )
+
+
+def _library() -> Any:
+    """The library. Raises InputError where it is not installed."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise InputError(
+            where="fastavro",
+            what="is not installed, and a source reads Avro",
+            remedy='install "rekindle[kafka]" for the driver and on all nodes',
+        ) from error
+    return fastavro

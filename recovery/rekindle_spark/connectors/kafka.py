@@ -1,0 +1,356 @@
+"""Topics of Kafka as a source: what there is of them, and the records of ranges as rows.
+
+    topics, or a pattern ──latest_offsets──► TOPIC/PARTITION: oldest, latest, the topic's id
+    records of a range   ──decoder──► rows, columns kafka_*, and what could not be decoded
+
+It reads what is committed, never commits an offset that it would need, and keeps the offsets of
+Kafka as its own. A topic that was recreated has another id, so its offsets are not taken for those
+of the old one. Ranges are read by `kafka_ranges`, on the nodes; all else in the driver.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rekindle.model.errors import InputError
+from rekindle_spark.connectors import kafka_client, kafka_ranges
+from rekindle_spark.connectors.decoding import Decoder
+from rekindle_spark.connectors.kafka_client import ErrorNote
+from rekindle_spark.connectors.kafka_ranges import PartitionAddress
+from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, RowsAndRejects, SourceTerms
+from rekindle_spark.user_code import argument_checks
+
+EARLIEST, LATEST = "earliest", "latest"
+ASK_SECONDS_MAX = 5.0
+HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+TIMESTAMP = pa.timestamp("us")
+# Columns that records have beside what is decoded of their values.
+RECORD = pa.schema(
+    [
+        ("kafka_topic", pa.string()),
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", TIMESTAMP),
+        ("kafka_timestamp_type", pa.string()),
+        ("kafka_key", pa.binary()),
+        ("kafka_headers", HEADERS),
+    ]
+)
+VALUE = pa.field("kafka_value", pa.binary())
+REJECTS = pa.schema([*RECORD, VALUE])
+TIMESTAMP_TYPES = {1: "create", 2: "append"}
+
+
+@dataclass(slots=True)
+class Kafka:
+    """Records of `topics`, or of those whose whole name matches `pattern`, from `servers`.
+
+    `value` decodes values (`decoding`); without one the column `kafka_value` has them. `columns`
+    are those of RECORD that rows get too. `event_time` is one of the row's columns. A record
+    without a value is left out, but with `tombstones` it is a row whose decoded columns are null.
+    Reading begins at `start`, EARLIEST or LATEST; partitions that are added later are read whole.
+    `options` go to the client, secrets in them as FromFile or FromEnvironment. With a `group`
+    offsets are committed to it behind checkpoints, for who watches its lag.
+    """
+
+    servers: str
+    topics: Sequence[str] = ()
+    pattern: str = ""
+    value: Decoder | None = None
+    event_time: str = "kafka_timestamp"
+    columns: Sequence[str] = ("kafka_timestamp",)
+    tombstones: bool = False
+    start: str = EARLIEST
+    terms: SourceTerms = field(default_factory=SourceTerms)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
+    schema: pa.Schema = field(init=False)
+    reject_schema: pa.Schema = field(init=False)
+    _asking: "_Asking | None" = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        where = "Kafka"
+        _check_names(where, self.servers, self.topics, self.pattern)
+        kafka_client.check_options(where, self.options)
+        if self.start not in (EARLIEST, LATEST):
+            what = f"is {argument_checks.shown(self.start)}"
+            argument_checks.refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")
+        if self.value is not None:
+            self.value.check(f"{where}: value")
+        for name in self.columns:
+            if name not in RECORD.names:
+                remedy = f"choose of: {', '.join(RECORD.names)}"
+                argument_checks.refuse(
+                    f"{where}: columns", f"name {argument_checks.shown(name)}", remedy
+                )
+        decoded = pa.schema([VALUE]) if self.value is None else self.value.schema
+        self.schema = pa.schema([*decoded, *(RECORD.field(name) for name in self.columns)])
+        self.reject_schema = REJECTS
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = (name for name in self.__slots__ if name != "_asking")
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, saved: Mapping[str, Any]) -> None:
+        for name, value in saved.items():
+            setattr(self, name, value)
+        self._asking = None
+
+    def check(self, step: str) -> None:
+        """Raise InputError where the client library is not there. Nobody is asked."""
+        del step
+        kafka_client.library()
+
+    def initial_offsets(self) -> Mapping[str, int]:
+        """Where reading begins."""
+        there = self.latest_offsets()
+        at_end = self.start == LATEST
+        return {name: one.latest if at_end else one.oldest for name, one in there.items()}
+
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+        """What is committed of each partition.
+
+        Raises InputError where a topic is not there when it is asked first, SourceAwayError and
+        RunError as `kafka_client.of_error`.
+        """
+        if self._asking is None:
+            self._asking = _Asking(self)
+        return self._asking.offsets()
+
+    def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
+        """The rows of a range, and the records of it that cannot be decoded."""
+        topic, _, number = partition.rpartition("/")
+        options = tuple(sorted(self.options.items()))
+        address = PartitionAddress(self.servers, topic, int(number), options)
+        rows, rejects = [self.schema.empty_table()], [_no_rejects()]
+        for messages in kafka_ranges.messages(address, start, end):
+            some, others = self._decoded(messages)
+            rows.append(some)
+            rejects += others
+        return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects))
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Commit offsets to the group, where there is one."""
+        if self.group and self._asking is not None:
+            self._asking.commit(offsets)
+
+    def _decoded(self, messages: Sequence[Any]) -> tuple[pa.Table, list[pa.Table]]:
+        """Rows of records, in their order, and those that are rejected."""
+        if not self.tombstones:
+            messages = [one for one in messages if one.value() is not None]
+        values = [one.value() for one in messages]
+        if self.value is None:
+            table = pa.table({VALUE.name: pa.array(values, VALUE.type)})
+            return self._with_columns(table, messages), []
+        full = [place for place, value in enumerate(values) if value is not None]
+        decoded = self.value.decode([values[place] for place in full])
+        kept = [full[place] for place in decoded.places]
+        rejected = {full[place]: why for place, why in decoded.rejected.items()}
+        table = decoded.rows
+        if len(full) < len(values):
+            table, kept = _with_tombstones(table, kept, rejected, len(values))
+        rows = self._with_columns(table, [messages[place] for place in kept])
+        return rows, [_rejects(messages, rejected)] if rejected else []
+
+    def _with_columns(self, table: pa.Table, messages: Sequence[Any]) -> pa.Table:
+        for name in self.columns:
+            table = table.append_column(RECORD.field(name), _column(name, messages))
+        return table.cast(self.schema)
+
+
+def _with_tombstones(
+    table: pa.Table, kept: Sequence[int], rejected: Mapping[int, str], count: int
+) -> tuple[pa.Table, list[int]]:
+    """Decoded rows with a row of nulls for each record without a value, in the order of records."""
+    places = {place: row for row, place in enumerate(kept)}
+    order = [place for place in range(count) if place not in rejected]
+    rows = pa.array([places.get(place) for place in order], pa.int64())
+    return table.take(rows), order
+
+
+def _rejects(messages: Sequence[Any], rejected: Mapping[int, str]) -> pa.Table:
+    places = sorted(rejected)
+    found = [messages[place] for place in places]
+    columns = [_column(name, found) for name in RECORD.names]
+    columns.append(pa.array([one.value() for one in found], VALUE.type))
+    columns.append(pa.array([rejected[place] for place in places], pa.string()))
+    return pa.Table.from_arrays(columns, schema=_no_rejects().schema)
+
+
+def _no_rejects() -> pa.Table:
+    return pa.schema([*REJECTS, pa.field("error", pa.string())]).empty_table()
+
+
+def _column(name: str, messages: Sequence[Any]) -> pa.Array:
+    """A column of RECORD."""
+    return pa.array(list(_values(name, messages)), RECORD.field(name).type)
+
+
+def _values(name: str, messages: Sequence[Any]) -> Iterable[Any]:
+    match name:
+        case "kafka_topic":
+            return (one.topic() for one in messages)
+        case "kafka_partition":
+            return (one.partition() for one in messages)
+        case "kafka_offset":
+            return (one.offset() for one in messages)
+        case "kafka_timestamp":
+            times = (one.timestamp() for one in messages)
+            return (at * 1_000 if kind in TIMESTAMP_TYPES else None for kind, at in times)
+        case "kafka_timestamp_type":
+            return (TIMESTAMP_TYPES.get(one.timestamp()[0]) for one in messages)
+        case "kafka_key":
+            return (one.key() for one in messages)
+        case _:
+            return (_headers(one.headers()) for one in messages)
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
+    if headers is None:
+        return None
+    return [{"name": name, "value": value} for name, value in headers]
+
+
+@dataclass(slots=True)
+class _Asking:
+    """What the driver asks Kafka, by clients that are made when they are first needed."""
+
+    source: Kafka
+    note: ErrorNote = field(default_factory=ErrorNote)
+    asked: int = 0
+    _admin: Any = None
+    _consumer: Any = None
+
+    def offsets(self) -> dict[str, PartitionOffsets]:
+        """The offsets of all partitions that there are."""
+        library = kafka_client.library()
+        try:
+            identities = self._partitions()
+            oldest = self._listed(identities, is_latest=False)
+            latest = self._listed(identities, is_latest=True)
+        except library.KafkaException as error:
+            raise kafka_client.of_error(self._where, error.args[0], self.note) from error
+        self.asked += 1
+        self._check_first(identities)
+        return {
+            name: PartitionOffsets(oldest[name], latest[name], identity)
+            for name, identity in identities.items()
+            if name in oldest and name in latest
+        }
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Commit to the group."""
+        library = kafka_client.library()
+        if self._consumer is None:
+            own = {"group.id": self.source.group, "enable.auto.commit": False}
+            self._consumer = library.Consumer({**self._configuration(), **own})
+        wanted = [
+            library.TopicPartition(topic, int(number), offset)
+            for name, offset in offsets.items()
+            for topic, _, number in [name.rpartition("/")]
+        ]
+        try:
+            self._consumer.commit(offsets=wanted, asynchronous=False)
+        except library.KafkaException as error:
+            raise kafka_client.of_error(self._where, error.args[0], self.note) from error
+
+    @property
+    def _where(self) -> str:
+        names = ", ".join(self.source.topics) or f"topics {self.source.pattern}"
+        return f"Kafka at {self.source.servers}, {names}"
+
+    def _configuration(self) -> dict[str, Any]:
+        source = self.source
+        return kafka_client.configuration("Kafka", source.servers, source.options, self.note)
+
+    def _client(self) -> Any:
+        if self._admin is None:
+            self._admin = kafka_client.admin_library().AdminClient(self._configuration())
+        return self._admin
+
+    def _partitions(self) -> dict[str, str]:
+        """Each partition that there is, with the id of its topic."""
+        library, admin = kafka_client.library(), self._client()
+        topics = [*self.source.topics]
+        if self.source.pattern:
+            known = admin.list_topics(timeout=ASK_SECONDS_MAX).topics
+            topics = sorted(name for name in known if re.fullmatch(self.source.pattern, name))
+        if not topics:
+            return {}
+        asked = admin.describe_topics(
+            library.TopicCollection(topics), request_timeout=ASK_SECONDS_MAX
+        )
+        found: dict[str, str] = {}
+        for topic, future in asked.items():
+            try:
+                described = future.result()
+            except library.KafkaException as error:
+                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+                    continue
+                raise
+            numbers = sorted(partition.id for partition in described.partitions)
+            found |= {f"{topic}/{number}": str(described.topic_id) for number in numbers}
+        return found
+
+    def _listed(self, names: Iterable[str], *, is_latest: bool) -> dict[str, int]:
+        """The oldest offsets, or those behind the newest committed record."""
+        library = kafka_client.library()
+        specs = kafka_client.admin_library().OffsetSpec
+        spec = specs.latest() if is_latest else specs.earliest()
+        wanted = {}
+        for name in names:
+            topic, _, number = name.rpartition("/")
+            wanted[library.TopicPartition(topic, int(number))] = spec
+        if not wanted:
+            return {}
+        asked = self._client().list_offsets(
+            wanted,
+            isolation_level=library.IsolationLevel.READ_COMMITTED,
+            request_timeout=ASK_SECONDS_MAX,
+        )
+        found: dict[str, int] = {}
+        for at, future in asked.items():
+            try:
+                found[f"{at.topic}/{at.partition}"] = future.result().offset
+            except library.KafkaException as error:
+                if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+                    raise
+        return found
+
+    def _check_first(self, partitions: Iterable[str]) -> None:
+        """At the first time topics have to be there that are named."""
+        there = {name.rpartition("/")[0] for name in partitions}
+        absent = [topic for topic in self.source.topics if topic not in there]
+        if absent and self.asked == 1:
+            raise InputError(
+                where=f"Kafka at {self.source.servers}",
+                what=f"has no topic {argument_checks.shown(absent[0])}",
+                remedy="make the topic first, or mend the name",
+            )
+
+
+def _check_names(where: str, servers: object, topics: object, pattern: object) -> None:
+    remedy = 'give "HOST:PORT", several with commas between'
+    if not isinstance(servers, str) or not servers.strip():
+        argument_checks.refuse(f"{where}: servers", f"is {argument_checks.shown(servers)}", remedy)
+    argument_checks.check_list(f"{where}: topics", topics)
+    assert isinstance(topics, Sequence)
+    for topic in topics:
+        if not isinstance(topic, str) or not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
+            remedy = "name it as Kafka does: letters, digits, '.', '_' and '-'"
+            argument_checks.refuse(
+                f"{where}: topic {argument_checks.shown(topic)}", "is no name", remedy
+            )
+    if bool(topics) == bool(pattern):
+        what = "and a pattern are there both" if topics else "are none, and there is no pattern"
+        argument_checks.refuse(f"{where}: topics", what, "give topics, or a pattern of their names")
+    if len({*topics}) != len(topics):
+        argument_checks.refuse(f"{where}: topics", "name one twice", "name each once")
+    try:
+        re.compile(str(pattern))
+    except re.error as error:
+        what = f"is no regular expression ({error})"
+        argument_checks.refuse(f"{where}: pattern", what, "mend it")

@@ -1,0 +1,127 @@
+"""Settings of Kafka's client, checked and with their secrets, and what its errors mean.
+
+confluent-kafka is imported here, when it is first needed: pipelines without Kafka do without.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from rekindle.model.errors import InputError, RekindleError, RunError, SourceAwayError
+from rekindle_spark.connectors import hidden_values
+from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
+from rekindle_spark.user_code import argument_checks
+
+# Set by the source itself: a range is read by its offsets, and nothing else may move them.
+OWN = (
+    "bootstrap.servers",
+    "group.id",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "auto.offset.reset",
+    "isolation.level",
+)
+# Words in the names of options whose values are secrets.
+SECRETS = ("password", "secret", "key.pem", "sasl.oauthbearer.config", "token")
+INVALID = "_INVALID_ARG"
+# What no waiting will mend, by the names that the client gives to errors.
+REFUSALS = (
+    "_AUTHENTICATION",
+    "SASL_AUTHENTICATION_FAILED",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+)
+# Measured: with the default of a second a consumer reads a quarter of the rows.
+FETCH_BACKOFF_MS = 10
+QUEUED_KIBIBYTES_MAX = 16_384
+
+
+def library() -> ModuleType:
+    """The client library. Raises InputError where it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise InputError(
+            where="confluent-kafka",
+            what="is not installed, and a source reads Kafka",
+            remedy='install "rekindle[kafka]" for the driver and on all nodes',
+        ) from error
+    return confluent_kafka
+
+
+def admin_library() -> ModuleType:
+    """The part of it that asks about topics and offsets."""
+    library()
+    from confluent_kafka import admin
+
+    return admin
+
+
+def check_options(where: str, options: object) -> None:
+    """Raise InputError for options that the source sets itself, and for secrets in the open."""
+    argument_checks.check_kind(
+        f"{where}: options", options, Mapping, "give a dictionary of options"
+    )
+    assert isinstance(options, Mapping)
+    for name, value in options.items():
+        place = f"{where}: option {argument_checks.shown(name)}"
+        if name in OWN:
+            argument_checks.refuse(place, "is set by the source itself", "leave it out")
+        hidden = isinstance(value, FromFile | FromEnvironment)
+        if not hidden and any(word in str(name) for word in SECRETS):
+            remedy = "name where it lies: FromFile(path) or FromEnvironment(name)"
+            argument_checks.refuse(
+                place, "is a secret, and pipelines are written into the store", remedy
+            )
+        if not hidden and not isinstance(value, str | int | float | bool):
+            argument_checks.refuse(
+                place, f"is {argument_checks.shown(value)}", "give a text or a number"
+            )
+
+
+class ErrorNote:
+    """The last error that a client has told of by itself."""
+
+    def __init__(self) -> None:
+        self.name = self.text = ""
+
+    def __call__(self, error: Any) -> None:
+        """Keep an error, by the client's own words, which have no options in them."""
+        self.name, self.text = error.name(), error.str()
+
+
+def configuration(
+    where: str, servers: str, options: Mapping[str, Any], note: ErrorNote
+) -> dict[str, Any]:
+    """What a client is made with. Raises RunError where a secret is not there."""
+    given = {
+        name: hidden_values.revealed(f"{where}: option {name!r}", value)
+        for name, value in options.items()
+    }
+    return {"log_level": 2, **given, "bootstrap.servers": servers, "error_cb": note}
+
+
+def of_error(where: str, error: Any, note: ErrorNote) -> RekindleError:
+    """What an error of the client means: an option that it does not take, refused for good, or
+    away."""
+    name, text = error.name(), error.str()
+    if name == INVALID:
+        return InputError(
+            where=where,
+            what=f"the client does not take an option ({text})",
+            remedy="mend the options: they are those of librdkafka",
+        )
+    for said in (name, note.name):
+        if said in REFUSALS:
+            return RunError(
+                where=where,
+                what=f"Kafka refuses it ({note.text if said == note.name else text})",
+                remedy="see the credentials in the options, and what they may read",
+            )
+    detail = f"; {note.text}" if note.text else ""
+    return SourceAwayError(
+        where=where,
+        what=f"Kafka cannot be reached ({text}{detail})",
+        remedy="see that its brokers are there, and can be reached from here",
+    )

@@ -1,0 +1,173 @@
+"""Reads ranges of a Kafka partition's offsets: all records that are committed, and no others.
+
+Offsets have gaps: markers of transactions and aborted records take some. So a range is complete
+when a record behind it has come, when the client's position has passed it, or at the partition's
+end. A process keeps a consumer for each partition that it reads, which goes on where it has ended:
+a new position costs ten times as much. Called by `kafka`.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.model.errors import DataLossError, SourceAwayError
+from rekindle_spark.connectors import kafka_client
+from rekindle_spark.connectors.kafka_client import ErrorNote
+
+# Each prefetches up to `queued.max.messages.kbytes`.
+READERS_MAX = 32
+MESSAGES_MAX, POLL_SECONDS = 10_000, 0.05
+# A broker that restarts is back after some seconds; who waits for longer holds up an epoch.
+SILENT_SECONDS_MAX = 10.0
+CONSUMER = {
+    "group.id": "rekindle",  # wanted by the client, and used for nothing here
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": kafka_client.FETCH_BACKOFF_MS,
+    "queued.max.messages.kbytes": kafka_client.QUEUED_KIBIBYTES_MAX,
+    "fetch.wait.max.ms": 100,
+}
+
+
+@dataclass(frozen=True)
+class PartitionAddress:
+    """A partition of a topic, and how its servers are reached; `options` are pairs, in order."""
+
+    servers: str
+    topic: str
+    partition: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def place(self) -> str:
+        """As messages name it."""
+        return f"topic {self.topic}, partition {self.partition}"
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A consumer of one partition. `position` is the next offset that it gives; `waiting` are
+    records that came with the range before, and lie behind it."""
+
+    address: PartitionAddress
+    consumer: Any
+    note: ErrorNote
+    position: int | None = None
+    waiting: list[Any] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, start: int, end: int) -> Iterator[list[Any]]:
+        """Yield the records of [start, end), some at a time, in their order."""
+        if self.position != start:
+            self._seek(start)
+        self.position = None  # until the range is complete
+        found = [one for one in self.waiting if one.offset() < end]
+        self.waiting = self.waiting[len(found) :]
+        reached = found[-1].offset() + 1 if found else start
+        if found:
+            yield found
+        heard_at = time.monotonic()
+        while reached < end and not self.waiting:
+            batch = self.consumer.consume(min(MESSAGES_MAX, end - reached), POLL_SECONDS)
+            found, passed = self._sorted(batch, start, end)
+            if found:
+                yield found
+            at = max(passed, self._client_position(), found[-1].offset() + 1 if found else 0)
+            if at > reached:
+                reached, heard_at = at, time.monotonic()
+            elif time.monotonic() - heard_at > SILENT_SECONDS_MAX:
+                raise self._silent(reached)
+        self.position = end
+
+    def close(self) -> None:
+        """Give the consumer back, once nobody reads with it."""
+        with self.lock:
+            self.consumer.close()
+
+    def _seek(self, start: int) -> None:
+        library, address = kafka_client.library(), self.address
+        self.waiting = []
+        self.consumer.assign([library.TopicPartition(address.topic, address.partition, start)])
+
+    def _sorted(self, batch: list[Any], start: int, end: int) -> tuple[list[Any], int]:
+        """The records of the range; those behind it wait. And how far the client has looked."""
+        found: list[Any] = []
+        passed = 0
+        for message in batch:
+            error = message.error()
+            if error is None:
+                (found if message.offset() < end else self.waiting).append(message)
+            elif error.name() == "_PARTITION_EOF":
+                passed = max(passed, message.offset())
+            elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+                raise self._expired(start, end)
+            elif error.fatal() or error.name() in kafka_client.REFUSALS:
+                raise kafka_client.of_error(self.address.place, error, self.note)
+        return found, passed
+
+    def _client_position(self) -> int:
+        """The next offset that the client would give; it passes what is no record."""
+        library, address = kafka_client.library(), self.address
+        at = library.TopicPartition(address.topic, address.partition)
+        return max(0, int(self.consumer.position([at])[0].offset))
+
+    def _silent(self, reached: int) -> SourceAwayError:
+        detail = f" ({self.note.text})" if self.note.text else ""
+        return SourceAwayError(
+            where=self.address.place,
+            what=f"gave nothing for {SILENT_SECONDS_MAX:.0f} s at offset {reached}{detail}",
+            remedy="see that the topic's brokers are there, and can be reached from the nodes",
+        )
+
+    def _expired(self, start: int, end: int) -> DataLossError:
+        return DataLossError(
+            where=self.address.place,
+            what=f"has not all records of offsets {start} to {end} any more, which are logged",
+            remedy="keep records longer than outages last; begin again with an empty store",
+        )
+
+
+_readers: "OrderedDict[PartitionAddress, _Reader]" = OrderedDict()
+_readers_lock = threading.Lock()
+
+
+def messages(address: PartitionAddress, start: int, end: int) -> Iterator[list[Any]]:
+    """Yield the records of the offsets [start, end), some at a time.
+
+    Raises SourceAwayError where none come for SILENT_SECONDS_MAX, DataLossError where offsets have
+    expired, RunError where Kafka refuses to give them.
+    """
+    if start >= end:
+        return
+    reader = _reader(address)
+    with reader.lock:
+        try:
+            yield from reader.read(start, end)
+        finally:
+            if reader.position is None:  # what it would give next is not known
+                reader.waiting = []
+
+
+def _reader(address: PartitionAddress) -> _Reader:
+    """The process's reader of a partition; the one not used for longest goes."""
+    old = []
+    with _readers_lock:
+        reader = _readers.pop(address, None)
+        if reader is None:
+            note = ErrorNote()
+            given = kafka_client.configuration(
+                address.place, address.servers, dict(address.options), note
+            )
+            reader = _Reader(address, kafka_client.library().Consumer({**given, **CONSUMER}), note)
+        _readers[address] = reader
+        while len(_readers) > READERS_MAX:
+            old.append(_readers.popitem(last=False)[1])
+    for one in old:
+        one.close()
+    return reader

@@ -1,0 +1,127 @@
+"""Asks sources whose future is unknown what has arrived, each in a thread of its own.
+
+The epoch loop takes the newest answer and never waits for a source. One that cannot be reached is
+asked again, and so is one that does not answer at all: that counts as away too. What nobody will
+read again is committed by the same thread. Called by `driver_main` and `away`.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.model.errors import RekindleError, RunError, SourceAwayError
+from rekindle_spark.driver.source_intake import SourceAnswer
+from rekindle_spark.pipeline.unbounded_source import UnboundedSource
+from rekindle_spark.user_code import poison_rows
+
+AWAY_SECONDS = 1.0
+SILENT_SECONDS_MAX = 30.0
+JOIN_SECONDS = 2.0
+
+
+def check(sources: Mapping[str, UnboundedSource]) -> None:
+    """Ask each source once, before anything is started: what is wrong with it, and is not that it
+    is away, ends the start. Raises InputError as the source does, RunError for other errors."""
+    for step, source in sources.items():
+        _, error = poison_rows.attempt(_ignoring_absence(source))
+        if error is not None:
+            raise _failure(step, error)
+
+
+@dataclass(slots=True)
+class SourcePolls:
+    """Threads that ask `sources`, by step, every `period_seconds`; those that `begin` are asked
+    where reading begins first. `now` is the clock of the answers."""
+
+    sources: Mapping[str, UnboundedSource]
+    period_seconds: float
+    begin: frozenset[str]
+    now: Callable[[], float]
+    answers: dict[str, SourceAnswer] = field(default_factory=dict)
+    failure: RekindleError | None = None
+    needless: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    started_at: float = 0.0
+    ended: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start the threads."""
+        self.started_at = self.now()
+        for step in self.sources:
+            thread = threading.Thread(
+                target=self._ask, args=(step,), name=f"source-{step}", daemon=True
+            )
+            self.threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; one that waits for its source is left alone."""
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(JOIN_SECONDS)
+
+    def newest(self) -> dict[str, SourceAnswer]:
+        """The newest answer of each source. Raises what a source has failed with."""
+        with self.lock:
+            if self.failure is not None:
+                raise self.failure
+            answers, now = dict(self.answers), self.now()
+        for step in self.sources:
+            silent_seconds = now - (answers[step].at if step in answers else self.started_at)
+            if silent_seconds > SILENT_SECONDS_MAX:
+                text = f"has not answered for {silent_seconds:.0f} s"
+                answers[step] = SourceAnswer(now, away=text)
+        return answers
+
+    def commit(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        """Have sources told, by step, up to where nobody reads them again."""
+        with self.lock:
+            self.needless.update(offsets)
+
+    def _ask(self, step: str) -> None:
+        """What a thread does."""
+        source, initial = self.sources[step], dict[str, int]()
+        begins = step in self.begin
+        while not self.ended.is_set():
+            try:
+                if begins:
+                    initial = dict(source.initial_offsets())
+                    begins = False
+                answer = SourceAnswer(self.now(), dict(source.latest_offsets()), initial)
+                self._commit(step, source)
+            except SourceAwayError as error:
+                answer = SourceAnswer(self.now(), away=error.what)
+            except poison_rows.USERS_ERRORS as error:
+                with self.lock:
+                    self.failure = _failure(step, error)
+                return
+            with self.lock:
+                self.answers[step] = answer
+            self.ended.wait(AWAY_SECONDS if answer.away else self.period_seconds)
+
+    def _commit(self, step: str, source: UnboundedSource) -> None:
+        with self.lock:
+            offsets = self.needless.pop(step, None)
+        if offsets is not None:
+            source.commit(offsets)
+
+
+def _ignoring_absence(source: UnboundedSource) -> Callable[[], None]:
+    def ask() -> None:
+        try:
+            source.latest_offsets()
+        except SourceAwayError:
+            return
+
+    return ask
+
+
+def _failure(step: str, error: BaseException) -> RekindleError:
+    if isinstance(error, RekindleError):
+        return error
+    return RunError(
+        where=f"step {step}",
+        what=f"its source {poison_rows.raised(error)}",
+        remedy="mend the source and start again: committed output stays",
+    )

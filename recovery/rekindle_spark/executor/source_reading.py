@@ -1,0 +1,93 @@
+"""What one partition of a source chain reads of an epoch, where its source has partitions itself.
+
+Source partitions are dealt out in their order; where there are fewer of them than readers, some
+share one, each a stretch of its offsets. That goes by the logged ranges alone, so a repeat reads
+the same. Called by `partition`; `source_intake` takes in what was read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rekindle_spark.pipeline.unbounded_source import RowsAndRejects, UnboundedSource
+
+Span = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRead:
+    """What was read of one source partition: the greatest event time (microseconds), None without
+    rows, and how many bytes so many offsets had."""
+
+    greatest: int | None
+    offsets: int
+    bytes: int
+
+    def plus(self, other: "RowsRead") -> "RowsRead":
+        """Both."""
+        known = [one.greatest for one in (self, other) if one.greatest is not None]
+        greatest = max(known, default=None)
+        return RowsRead(greatest, self.offsets + other.offsets, self.bytes + other.bytes)
+
+
+def share(spans: Sequence[Span], index: int, parallelism: int) -> tuple[Span, ...]:
+    """What reader `index` of so many reads: whole ranges, or a stretch of one."""
+    if not spans or len(spans) >= parallelism:
+        return tuple(spans[index::parallelism])
+    place = index % len(spans)
+    partition, begin, end = spans[place]
+    readers, number = len(range(place, parallelism, len(spans))), index // len(spans)
+    offsets = end - begin
+    low, high = offsets * number // readers, offsets * (number + 1) // readers
+    return ((partition, begin + low, begin + high),)
+
+
+@dataclass(frozen=True, slots=True)
+class RangesRead:
+    """The rows of some ranges, what they say of source partitions, and what could not be made rows
+    (see `unbounded_source.RowsAndRejects`), where there is anything."""
+
+    rows: pa.Table
+    read: dict[str, RowsRead]
+    rejects: pa.Table | None = None
+
+
+def read(
+    source: UnboundedSource, spans: Iterable[Span], declared: Callable[[Any], pa.Table]
+) -> RangesRead:
+    """Read ranges one after the other; rows are as `declared` gives them."""
+    tables: list[pa.Table] = [source.schema.empty_table()]
+    rejects: list[pa.Table] = []
+    found: dict[str, RowsRead] = {}
+    for partition, begin, end in spans:
+        if begin >= end:
+            continue
+        given = source.read(partition, begin, end)
+        if isinstance(given, RowsAndRejects):
+            rejects += [given.rejects] if given.rejects.num_rows else []
+            given = given.rows
+        table = declared(given)
+        tables.append(table)
+        greatest = _greatest(table[source.event_time])
+        found[partition] = RowsRead(greatest, end - begin, int(table.nbytes))
+    together = pa.concat_tables(rejects) if rejects else None
+    return RangesRead(pa.concat_tables(tables), found, together)
+
+
+def merged(
+    several: Iterable[Mapping[str, RowsRead]],
+) -> dict[str, RowsRead]:
+    """What was read in some epochs, or by some readers, together."""
+    found: dict[str, RowsRead] = {}
+    for one in several:
+        for partition, rows in one.items():
+            found[partition] = found[partition].plus(rows) if partition in found else rows
+    return found
+
+
+def _greatest(times: pa.ChunkedArray) -> int | None:
+    found = pc.max(times.cast(pa.int64())).as_py()
+    return None if found is None else int(found)

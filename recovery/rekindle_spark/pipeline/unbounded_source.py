@@ -1,0 +1,114 @@
+"""The contract of sources whose future is unknown: what has arrived is known, what comes is not.
+
+    initial_offsets()            where reading begins, per source partition
+    latest_offsets()             what can be read now: the driver asks, some times in an epoch
+    read(partition, start, end)  the rows of a range, the same at any time: on the nodes
+    commit(offsets)              what nobody will read again
+
+A source has *source partitions*, named by texts, that may become more. Offsets are the source's
+own: they grow, and a range of them may have fewer rows than numbers. A replay has a clock of its
+own instead, which says what has arrived (`epoch_cutter`). The driver's part is in `source_intake`
+and `source_polls`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from rekindle_spark.user_code import argument_checks
+
+FAIL, SKIP = "fail", "skip"
+SECONDS_MAX = 30 * 86_400.0
+ROWS_MAX, BYTES_MAX = 10**9, 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """What can be read of one source partition: the offsets [oldest, latest). `identity` is another
+    one once the partition has been recreated under the same name."""
+
+    oldest: int
+    latest: int
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAndRejects:
+    """The rows of a range, and what of it could not be made rows: with the columns of the source's
+    `reject_schema`, and a last one that says why."""
+
+    rows: pa.Table
+    rejects: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTerms:
+    """How a source is read.
+
+    `lateness_seconds`: the watermark stays so far behind the greatest event time of each source
+    partition. One with nothing to read for `idle_seconds` does not hold it up any more. An epoch
+    takes at most so many rows and bytes of the source. A source that cannot be reached is asked
+    again for `patience_seconds`. Where rows are gone that no epoch has read, the run ends
+    (`on_data_loss` FAIL), or goes on behind them and records it (SKIP).
+    """
+
+    lateness_seconds: float = 0.0
+    idle_seconds: float = 30.0
+    rows_per_epoch_max: int = 2_000_000
+    bytes_per_epoch_max: int = 256 * 2**20
+    patience_seconds: float = 600.0
+    on_data_loss: str = FAIL
+
+    def check(self, where: str) -> None:
+        """Raise InputError for a number out of range, or another word."""
+        for name, low in (("lateness", 0.0), ("idle", 0.1), ("patience", 0.0)):
+            remedy = f"give seconds from {low:g} to {SECONDS_MAX:,.0f}"
+            value = getattr(self, f"{name}_seconds")
+            argument_checks.check_number(
+                f"{where}: {name}_seconds", value, low, SECONDS_MAX, remedy
+            )
+        argument_checks.check_whole(
+            f"{where}: rows_per_epoch_max", self.rows_per_epoch_max, ROWS_MAX
+        )
+        argument_checks.check_whole(
+            f"{where}: bytes_per_epoch_max", self.bytes_per_epoch_max, BYTES_MAX
+        )
+        if self.on_data_loss not in (FAIL, SKIP):
+            what = f"is {argument_checks.shown(self.on_data_loss)}"
+            argument_checks.refuse(f"{where}: on_data_loss", what, f"choose one of: {FAIL}, {SKIP}")
+
+
+@runtime_checkable
+class UnboundedSource(Protocol):
+    """Where rows come from that nobody knows beforehand.
+
+    `schema` has a timestamp("us") column named `event_time`. `read` gives the rows of the offsets
+    [start, end), the same rows in the same order at any time and on any node; it is called on the
+    nodes. One with `reject_schema` may return RowsAndRejects. The others are called in the driver,
+    by one thread. Each raises SourceAwayError where the source cannot be reached now, DataLossError
+    where it does not have the rows any more.
+    """
+
+    schema: pa.Schema
+    event_time: str
+    terms: SourceTerms
+
+    def check(self, step: str) -> None: ...
+    def initial_offsets(self) -> Mapping[str, int]: ...
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]: ...
+    def read(self, partition: str, start: int, end: int) -> pa.Table | RowsAndRejects: ...
+    def commit(self, offsets: Mapping[str, int]) -> None: ...
+
+
+def check_terms(where: str, source: Any) -> None:
+    """Raise InputError for a source whose terms are none, or out of range."""
+    remedy = "give it terms = SourceTerms(...)"
+    argument_checks.check_kind(f"{where}: terms", source.terms, SourceTerms, remedy)
+    source.terms.check(where)
+
+
+def is_unbounded(source: Any) -> bool:
+    """Whether a step's source is of this contract."""
+    return isinstance(source, UnboundedSource)

@@ -1,0 +1,155 @@
+"""Avro with a registry on this machine: known and unknown schemas, and a registry that is away."""
+
+import base64
+import datetime as dt
+import io
+import json
+import pickle
+import struct
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from rekindle.model.errors import InputError, SourceAwayError
+from rekindle_spark.connectors import avro_values
+from rekindle_spark.connectors.avro_values import Avro
+from rekindle_spark.connectors.hidden_values import FromFile
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("value", pa.int64())])
+AT = {"type": "long", "logicalType": "timestamp-millis"}
+FIRST = {
+    "type": "record",
+    "name": "order",
+    "fields": [{"name": "at", "type": AT}, {"name": "key", "type": ["null", "string"]}],
+}
+SECOND = {
+    "type": "record",
+    "name": "order",
+    "fields": [
+        {"name": "value", "type": "long"},
+        {"name": "other", "type": {"type": "array", "items": "int"}},
+    ],
+}
+OF_TEXT = {"type": "record", "name": "order", "fields": [{"name": "value", "type": "string"}]}
+SCHEMAS = {1: FIRST, 2: SECOND, 3: OF_TEXT}
+USER = "reader:swordfish"
+
+
+class Registry(ThreadingHTTPServer):
+    """Knows SCHEMAS; `asked` are the numbers, `status` what it answers instead where it is set."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.asked: list[int] = []
+        self.status = 0
+        self.wants = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answering(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Registry
+
+    def do_GET(self) -> None:
+        number = int(self.path.rpartition("/")[2])
+        self.server.asked.append(number)
+        status = self.server.status or (200 if number in SCHEMAS else 404)
+        if self.server.wants and self.headers["Authorization"] != self.server.wants:
+            status = 401
+        body = json.dumps({"schema": json.dumps(SCHEMAS.get(number))}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    monkeypatch.setattr(avro_values, "ASK_AGAIN_SECONDS", 0.01)
+    with Registry() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def value(number: int, record: dict[str, Any]) -> bytes:
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMAS[number]), record)
+    return struct.pack(">bI", 0, number) + body.getvalue()
+
+
+def order(second: int, key: str | None) -> bytes:
+    return value(1, {"at": dt.datetime(2024, 1, 1, 0, 0, second, tzinfo=dt.UTC), "key": key})
+
+
+def test_values_of_several_schemas_are_rows_and_each_schema_is_asked_for_once(
+    registry: Registry,
+) -> None:
+    decoder = Avro(SCHEMA, registry.url)
+    decoder.check("value")
+    values = [order(1, "a"), value(2, {"value": 7, "other": [1]}), order(2, None)]
+    found = decoder.decode(values)
+    assert found.rows.to_pylist() == [
+        {"at": dt.datetime(2024, 1, 1, 0, 0, 1), "key": "a", "value": None},
+        {"at": None, "key": None, "value": 7},
+        {"at": dt.datetime(2024, 1, 1, 0, 0, 2), "key": None, "value": None},
+    ]
+    decoder.decode(values)
+    assert registry.asked == [1, 2]
+
+
+def test_what_is_no_value_of_a_known_schema_is_rejected_alone(registry: Registry) -> None:
+    unknown = struct.pack(">bI", 0, 99) + b"x"
+    bad = [b"", b"{}", unknown, order(1, "a")[:-1], order(1, "a") + b"x", value(3, {"value": "x"})]
+    decoder = Avro(SCHEMA, registry.url)
+    for one in bad:
+        found = decoder.decode([order(3, "c"), one, order(4, "d")])
+        assert found.rows["key"].to_pylist() == ["c", "d"], one
+        assert [*found.rejected] == [1], one
+    assert "unknown schema 99" in decoder.decode([unknown]).rejected[0]
+
+
+def test_a_registry_that_is_away_or_refuses_makes_the_source_away(registry: Registry) -> None:
+    registry.status = 503
+    with pytest.raises(SourceAwayError, match=r"cannot be reached \(answers 503\)"):
+        Avro(SCHEMA, registry.url).decode([order(1, "a")])
+    with pytest.raises(SourceAwayError, match=r"cannot be reached \(URLError\)"):
+        Avro(SCHEMA, "http://127.0.0.1:1").decode([order(1, "a")])
+
+
+def test_credentials_are_read_where_they_are_needed_and_sent_nowhere_else(
+    registry: Registry, tmp_path: Path
+) -> None:
+    (tmp_path / "user").write_text(USER + "\n")
+    registry.wants = "Basic " + base64.b64encode(USER.encode()).decode()
+    decoder = Avro(SCHEMA, registry.url, FromFile(str(tmp_path / "user")))
+    sent = pickle.dumps(decoder)
+    assert b"swordfish" not in sent
+    assert pickle.loads(sent).decode([order(1, "a")]).rows.num_rows == 1
+    with pytest.raises(SourceAwayError, match="answers 401"):
+        Avro(SCHEMA, registry.url).decode([order(1, "a")])
+
+
+def test_what_is_no_registry_and_passwords_in_the_open_are_refused() -> None:
+    for wrong, text in (
+        (Avro(SCHEMA, "registry:8081"), "registry: is 'registry:8081'"),
+        (Avro(SCHEMA, "http://a:b@registry"), "registry: has a password"),
+        (Avro(SCHEMA, "http://r", "a:b"), "registry: has a password"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=text):
+            wrong.check("value")

@@ -1,0 +1,128 @@
+"""Decoding: what one value gives depends on that value alone, and none is lost."""
+
+import datetime as dt
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle.model.errors import InputError
+from rekindle_spark.connectors import decoding
+from rekindle_spark.connectors.decoding import Bytes, Json
+
+SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
+GOOD = st.builds(
+    lambda key, value: json.dumps({"key": key, "value": value}).encode(),
+    st.text(max_size=5),
+    st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+)
+BAD = st.sampled_from(
+    [
+        b"",
+        b" \n",
+        b"null",
+        b"[]",
+        b'{"key":',
+        b'1}{"key":"a"}',
+        b'{"value":1}{"value":2}',
+        b'{"value":1}\n{"value":2}',
+        b'{"value":1.5}',
+        b'{"value":"1"}',
+        b'{"value":99999999999999999999}',
+        b'{"value":1,"value":2}',
+        b'{"key":"\xff"}',
+        b'{"key":{}}',
+        b"{}}",
+        b'{"key":"a"} x',
+    ]
+)
+
+
+@given(st.lists(st.one_of(GOOD, BAD), max_size=12))
+def test_a_value_gives_the_same_alone_as_among_others(values: list[bytes]) -> None:
+    together = Json(SCHEMA).decode(values)
+    assert sorted([*together.places, *together.rejected]) == [*range(len(values))]
+    assert together.places == sorted(together.places)
+    assert together.rows.schema.equals(SCHEMA)
+    rows = dict(zip(together.places, together.rows.to_pylist(), strict=True))
+    for place, value in enumerate(values):
+        alone = Json(SCHEMA).decode([value])
+        assert alone.rows.to_pylist() == ([rows[place]] if place in rows else [])
+
+
+@given(st.lists(GOOD, max_size=8))
+def test_whole_objects_are_all_rows(values: list[bytes]) -> None:
+    found = Json(SCHEMA).decode(values)
+    assert found.rows.to_pylist() == [json.loads(value) for value in values]
+
+
+def test_every_bad_value_is_rejected_with_a_reason() -> None:
+    for value in (b"", b'{"value":"1"}', b'{"value":1}{"value":2}', b'{"key":"\xff"}'):
+        found = Json(SCHEMA).decode([b'{"value":7}', value, b'{"value":8}'])
+        assert found.rows["value"].to_pylist() == [7, 8]
+        assert found.places == [0, 2]
+        assert [*found.rejected] == [1]
+        assert found.rejected[1]
+
+
+def test_absent_fields_are_null_and_others_are_ignored() -> None:
+    found = Json(SCHEMA).decode([b'{"other":[1],"value":3}', b"{}", b' {"key":"\\u00fc"} '])
+    assert found.rows.to_pylist() == [
+        {"key": None, "value": 3},
+        {"key": None, "value": None},
+        {"key": "ü", "value": None},
+    ]
+
+
+def test_times_are_texts_or_numbers_of_a_unit() -> None:
+    schema = pa.schema([("at", pa.timestamp("us")), ("seen", pa.timestamp("us", "UTC"))])
+    decoder = Json(schema, units={"at": "ms"})
+    decoder.check("value")
+    found = decoder.decode([b'{"at":1700000000123,"seen":"2024-01-02T03:04:05+02:00"}'])
+    assert found.rows.to_pylist() == [
+        {
+            "at": dt.datetime(2023, 11, 14, 22, 13, 20, 123_000),
+            "seen": dt.datetime(2024, 1, 2, 1, 4, 5, tzinfo=dt.UTC),
+        }
+    ]
+    assert [*decoder.decode([b'{"at":9223372036854775807}']).rejected] == [0]
+
+
+def test_a_row_may_be_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "CHUNK_BYTES_MAX", 100)
+    large = json.dumps({"key": "x" * 3_000_000, "value": 1}).encode()
+    found = Json(SCHEMA).decode([b'{"value":0}', large, b'{"value":2}'])
+    assert found.rows["value"].to_pylist() == [0, 1, 2]
+
+
+def test_types_that_json_does_not_give_are_refused_with_the_column() -> None:
+    for kind in (pa.duration("us"), pa.date32(), pa.binary(), pa.list_(pa.time64("us"))):
+        with pytest.raises(InputError, match="value: column 'x': has the type"):
+            Json(pa.schema([("x", kind)])).check("value")
+    with pytest.raises(InputError, match="units of 'value': is of a column that is no timestamp"):
+        Json(SCHEMA, units={"value": "ms"}).check("value")
+
+
+def test_a_function_makes_rows_of_bytes_and_values_for_which_it_raises_are_rejected() -> None:
+    def numbers(values: pa.BinaryArray) -> pa.Table:
+        return pa.table(
+            {"key": values.cast(pa.string()), "value": values.cast(pa.string()).cast(int64)}
+        )
+
+    int64 = pa.int64()
+    decoder = Bytes(SCHEMA, numbers)
+    decoder.check("value")
+    found = decoder.decode([b"1", b"x", b"3"])
+    assert found.rows["value"].to_pylist() == [1, 3]
+    assert "raised ArrowInvalid" in found.rejected[1]
+
+
+def test_a_function_that_gives_other_rows_than_values_is_at_fault() -> None:
+    def none(_: Any) -> pa.Table:
+        return SCHEMA.empty_table()
+
+    found = Bytes(SCHEMA, none).decode([b"1", b"2"])
+    assert [*found.rejected] == [0, 1]

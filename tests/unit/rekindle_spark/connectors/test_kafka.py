@@ -1,0 +1,176 @@
+"""The source of Kafka without a broker: what it refuses, sends to nodes, and makes of records."""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rekindle.model.errors import InputError, RunError, SourceAwayError
+from rekindle_spark.connectors import hidden_values, kafka_client
+from rekindle_spark.connectors.decoding import Json
+from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
+from rekindle_spark.connectors.kafka import Kafka
+from rekindle_spark.connectors.kafka_client import ErrorNote
+from rekindle_spark.pipeline.steps import Pipeline
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("value", pa.int64())])
+
+
+@dataclass
+class Record:
+    """A message as the client gives it."""
+
+    at: int
+    body: bytes | None
+    headers_: list[tuple[str, bytes | None]] | None = None
+    stamp: tuple[int, int] = (1, 5)
+
+    def topic(self) -> str:
+        return "flights"
+
+    def partition(self) -> int:
+        return 3
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes | None:
+        return self.body
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.headers_
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.stamp
+
+
+def source(**given: Any) -> Kafka:
+    return Kafka(**{"servers": "b:9092", "topics": ["flights"], "value": Json(SCHEMA), **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"servers": ""}, "servers: is ''"),
+        ({"topics": []}, "topics: are none"),
+        ({"topics": "flights"}, "topics: is 'flights', not a list"),
+        ({"topics": ["a b"]}, "topic 'a b': is no name"),
+        ({"topics": ["a", "a"]}, "topics: name one twice"),
+        ({"pattern": ".*"}, "topics: and a pattern are there both"),
+        ({"topics": (), "pattern": "("}, "pattern: is no regular expression"),
+        ({"start": "now"}, "start: is 'now'; choose one of: earliest, latest"),
+        ({"columns": ["offset"]}, "columns: name 'offset'"),
+        ({"options": {"group.id": "x"}}, "option 'group.id': is set by the source itself"),
+        ({"options": {"sasl.password": "x"}}, "option 'sasl.password': is a secret"),
+        ({"options": {"ssl.key.pem": "x"}}, "option 'ssl.key.pem': is a secret"),
+        ({"options": {"retries": []}}, "option 'retries': is of type list"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_place(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        source(**given)
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("options", [{"no.such.option": 1}, {"fetch.wait.max.ms": "soon"}])
+def test_an_option_that_the_client_does_not_take_is_no_absence(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="the client does not take an option") as refused:
+        source(options=options).latest_offsets()
+    assert next(iter(options)) in str(refused.value)
+
+
+def test_a_secret_is_sent_as_its_place_and_read_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "password").write_text("swordfish-1\n")
+    monkeypatch.setenv("KEY_PASSWORD", "swordfish-2")
+    options = {
+        "sasl.password": FromFile(str(tmp_path / "password")),
+        "ssl.key.password": FromEnvironment("KEY_PASSWORD"),
+    }
+    sent = pickle.dumps(source(options=options))
+    assert b"swordfish" not in sent
+    received = pickle.loads(sent)
+    assert "swordfish" not in repr(received)
+    made = kafka_client.configuration("Kafka", "b:9092", received.options, ErrorNote())
+    assert (made["sasl.password"], made["ssl.key.password"]) == ("swordfish-1", "swordfish-2")
+
+
+def test_a_secret_that_is_not_there_is_named_by_its_place_alone(tmp_path: Path) -> None:
+    for value, text in (
+        (FromFile(str(tmp_path / "none")), "cannot be read (FileNotFoundError)"),
+        (FromEnvironment("REKINDLE_NONE"), "the environment has no REKINDLE_NONE"),
+    ):
+        with pytest.raises(RunError) as refused:
+            hidden_values.revealed("option 'sasl.password'", value)
+        assert text in str(refused.value)
+
+
+def rows_of(kafka: Kafka, records: Sequence[Record]) -> tuple[list[dict[str, Any]], list[Any]]:
+    table, rejects = kafka._decoded(records)
+    return table.to_pylist(), [one for found in rejects for one in found.to_pylist()]
+
+
+def test_rows_have_the_columns_that_are_wanted_and_tombstones_are_left_out() -> None:
+    kafka = source(columns=("kafka_offset", "kafka_headers", "kafka_timestamp_type"))
+    records = [Record(7, b'{"value":1}', [("h", None)]), Record(8, None), Record(9, b"{}")]
+    rows, rejects = rows_of(kafka, records)
+    assert not rejects
+    assert [row["kafka_offset"] for row in rows] == [7, 9]
+    assert rows[0]["kafka_headers"] == [{"name": "h", "value": None}]
+    assert rows[0]["kafka_timestamp_type"] == "create"
+
+
+def test_tombstones_that_are_wanted_are_rows_of_nulls_in_their_place() -> None:
+    kafka = source(columns=("kafka_offset",), tombstones=True)
+    records = [Record(1, b'{"value":1}'), Record(2, None), Record(3, b"x"), Record(4, b"{}")]
+    rows, rejects = rows_of(kafka, records)
+    assert [(row["kafka_offset"], row["value"]) for row in rows] == [(1, 1), (2, None), (4, None)]
+    assert [(one["kafka_offset"], one["kafka_value"]) for one in rejects] == [(3, b"x")]
+    assert rejects[0]["error"] == "is no JSON object"
+
+
+def test_a_record_without_a_timestamp_has_none() -> None:
+    kafka = Kafka("b:9092", ["flights"])
+    rows, _ = rows_of(kafka, [Record(1, b"a", stamp=(0, 0)), Record(2, b"b", stamp=(2, 5))])
+    assert [row["kafka_timestamp"] is None for row in rows] == [True, False]
+    assert [row["kafka_value"] for row in rows] == [b"a", b"b"]
+
+
+class Fault:
+    """An error of the client."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def str(self) -> str:
+        return f"words of {self._name}"
+
+
+def test_what_no_waiting_mends_ends_the_run_and_all_else_is_away() -> None:
+    note = ErrorNote()
+    away = kafka_client.of_error("Kafka", Fault("_TIMED_OUT"), note)
+    assert isinstance(away, SourceAwayError)
+    assert "words of _TIMED_OUT" in str(away)
+    note(Fault("_AUTHENTICATION"))
+    refused = kafka_client.of_error("Kafka", Fault("_TIMED_OUT"), note)
+    assert not isinstance(refused, SourceAwayError)
+    assert "Kafka refuses it (words of _AUTHENTICATION)" in str(refused)
+
+
+def test_a_pipeline_takes_it_with_dead_letters() -> None:
+    pipeline = Pipeline("flights")
+    stream = pipeline.source("flights", source(event_time="at"), dead_letters=True)
+    assert stream.schema.names == ["at", "value", "kafka_timestamp"]
+    with pytest.raises(InputError, match="event time"):
+        pipeline.source("other", source(event_time="value"))

@@ -1,0 +1,340 @@
+"""Intake: every offset belongs to exactly one epoch, and decisions stand with the epoch."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle.model.errors import DataLossError
+from rekindle_spark.driver import source_intake
+from rekindle_spark.driver.epoch_cutter import FINAL_WATERMARK, Cut, EpochCutter, beginning
+from rekindle_spark.driver.source_intake import Intake, Intakes, Lost, SourceAnswer, StreamCut
+from rekindle_spark.executor.source_reading import RowsRead
+from rekindle_spark.operators.watermarks import INITIAL_WATERMARK
+from rekindle_spark.pipeline.unbounded_source import SKIP, PartitionOffsets, SourceTerms
+
+SECOND = 1_000_000
+MANY = 10**9
+
+
+def start(**terms: object) -> Intake:
+    return Intake("flights", SourceTerms(**terms), source_intake.beginning(100.0))  # type: ignore[arg-type]
+
+
+def answer(at: float, oldest: int = 0, **latest: int) -> SourceAnswer:
+    return SourceAnswer(at, {name: PartitionOffsets(oldest, end) for name, end in latest.items()})
+
+
+def cut(one: Intake, now: float, rows_max: int = MANY) -> StreamCut:
+    return Intakes({one.step: one}).cut(now, rows_max)[one.step]
+
+
+def read(one: Intake, **greatest: int) -> None:
+    one.note({name: RowsRead(seconds * SECOND, 10, 1_000) for name, seconds in greatest.items()})
+
+
+def spans(found: StreamCut) -> list[list[object]]:
+    return [span for span in found.spans if span[1] != span[2]]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=6),
+    st.integers(2, 12),
+)
+def test_ranges_follow_one_another_without_gap_or_overlap_and_keep_to_the_limit(
+    steps: list[tuple[int, int, bool]], limit: int
+) -> None:
+    one, ends, latest, now = start(), {"a": 0, "b": 0}, {"a": 0, "b": 0}, 100.0
+    for more, other, away in steps:
+        now += 1.0
+        latest = {"a": latest["a"] + more, "b": latest["b"] + other}
+        one.heed(SourceAnswer(now, away="cut off") if away else answer(now, **latest))
+        found = cut(one, now, limit)
+        assert found.rows <= limit
+        assert not (away and found.rows)
+        for span in found.partitions:
+            assert span.begin == ends[span.partition]
+            assert span.begin <= span.end <= latest[span.partition]
+            ends[span.partition] = span.end
+    for _ in range(sum(latest.values())):
+        now += 1.0
+        one.heed(answer(now, **latest))
+        for span in cut(one, now, limit).partitions:
+            ends[span.partition] = span.end
+    assert ends == latest
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 10**12)), st.integers(1, 10**12))
+def test_shares_are_in_proportion_and_leave_nothing_that_fits(
+    wanted: dict[str, int], most: int
+) -> None:
+    granted = source_intake.shares(wanted, most)
+    total = sum(wanted.values())
+    assert sum(granted.values()) == min(total, most)
+    for key, number in granted.items():
+        assert 0 <= number <= wanted[key]
+        assert abs(number - wanted[key] * min(1.0, most / max(1, total))) <= 1 + wanted[key] * 1e-9
+
+
+def test_the_watermark_is_the_least_of_all_source_partitions_less_the_lateness() -> None:
+    one = start(lateness_seconds=3)
+    one.heed(answer(101.0, a=10, b=10))
+    assert cut(one, 101.0).watermark == INITIAL_WATERMARK
+    read(one, a=50)
+    one.heed(answer(102.0, a=20, b=20))
+    assert cut(one, 102.0).watermark == INITIAL_WATERMARK, "nothing of b is known yet"
+    read(one, a=60, b=40)
+    one.heed(answer(103.0, a=20, b=20))
+    assert cut(one, 103.0).watermark == 37 * SECOND
+
+
+def test_a_row_out_of_order_takes_no_watermark_back() -> None:
+    one = start()
+    for now, seconds in ((101.0, 50), (102.0, 40)):
+        one.heed(answer(now, a=10))
+        cut(one, now)
+        read(one, a=seconds)
+    one.heed(answer(103.0, a=10))
+    assert cut(one, 103.0).watermark == 50 * SECOND
+
+
+def test_a_partition_with_nothing_to_read_holds_the_watermark_until_it_is_idle() -> None:
+    one = start(idle_seconds=10)
+    one.heed(answer(101.0, a=10, b=0))
+    cut(one, 101.0)
+    read(one, a=50)
+    for now in (105.0, 111.0):
+        one.heed(answer(now, a=10 + int(now), b=0))
+        held = cut(one, now)
+        assert not any(part.idle for part in held.partitions)
+        assert held.watermark == INITIAL_WATERMARK
+    one.heed(answer(111.5, a=200, b=0))
+    found = cut(one, 111.5)
+    assert {part.partition: part.idle for part in found.partitions} == {"a": False, "b": True}
+    assert found.watermark == 50 * SECOND
+
+
+def test_the_time_in_which_a_source_is_away_makes_nothing_idle() -> None:
+    one = start(idle_seconds=10)
+    one.heed(answer(101.0, a=10, b=0))
+    cut(one, 101.0)
+    read(one, a=50)
+    one.heed(SourceAnswer(102.0, away="cut off"))
+    for now in (105.0, 150.0):
+        found = cut(one, now)
+        assert found.away
+        assert found.watermark == INITIAL_WATERMARK
+    one.heed(answer(151.0, a=20, b=0))
+    assert cut(one, 151.0).watermark == INITIAL_WATERMARK
+
+
+def test_a_driver_that_was_away_for_long_takes_no_partition_for_idle_at_once() -> None:
+    one = start(idle_seconds=10)
+    one.heed(answer(101.0, a=10, b=0))
+    cut(one, 101.0)
+    later = Intake("flights", one.terms, one.last)
+    read(later, a=50)
+    later.heed(answer(9_000.0, a=20, b=0))
+    assert cut(later, 9_000.0).watermark == INITIAL_WATERMARK
+
+
+def test_where_all_are_idle_windows_close_up_to_the_newest_row() -> None:
+    one = start(idle_seconds=10)
+    one.heed(answer(101.0, a=10, b=10))
+    cut(one, 101.0)
+    read(one, a=50, b=60)
+    one.heed(answer(112.0, a=10, b=10))
+    assert cut(one, 112.0).watermark == 60 * SECOND
+
+
+def test_what_is_logged_is_all_that_a_later_driver_needs() -> None:
+    one = start(lateness_seconds=1, on_data_loss=SKIP)
+    one.heed(answer(101.0, a=10, b=5))
+    cut(one, 101.0)
+    read(one, a=50, b=40)
+    one.heed(answer(102.0, oldest=7, a=20, b=9))
+    found = cut(one, 102.0)
+    whole = Cut(2, 102.0, {}, found.watermark, 1.0, False, streams={"flights": found})
+    again = Cut.from_record(json.loads(json.dumps(whole.record())))
+    assert again == whole
+    assert found.lost == (Lost("b", 5, 7, "they have expired"),)
+    later = Intake("flights", one.terms, again.streams["flights"])
+    later.heed(answer(103.0, a=20, b=9))
+    one.heed(answer(103.0, a=20, b=9))
+    assert cut(later, 103.0).watermark == cut(one, 103.0).watermark == 39 * SECOND
+
+
+# As this version has written it: later ones have to read it.
+LOGGED = {
+    "epoch": 17,
+    "cut_at": 1700000017.5,
+    "offsets": {},
+    "watermark": 1357034400000000,
+    "rows_per_second": 1000.0,
+    "final": False,
+    "row_fraction": 0.5,
+    "clock_at": 1700000017.75,
+    "streams": {
+        "orders": {
+            "watermark": 1357034400000000,
+            "arrived_at": 1700000017.5,
+            "away": False,
+            "partitions": [
+                {
+                    "partition": "orders/0",
+                    "begin": 100,
+                    "end": 140,
+                    "latest": 150,
+                    "identity": "a",
+                    "greatest": 1357034400000000,
+                    "busy_at": 1700000017.75,
+                    "idle": False,
+                }
+            ],
+            "lost": [{"partition": "orders/1", "begin": 7, "end": 9, "why": "they have expired"}],
+        }
+    },
+}
+
+
+def test_a_logged_cut_is_read_as_it_was_meant() -> None:
+    found = Cut.from_record(LOGGED)
+    assert found.record() == LOGGED
+    assert found.input_of("orders") == [[["orders/0", 100, 140]], 1357034400000000]
+    assert (found.rows, found.replayed_until) == (40, 1700000017.75)
+    assert found.streams["orders"].waiting == 10
+    assert found.streams["orders"].lost == (Lost("orders/1", 7, 9, "they have expired"),)
+
+
+def test_rows_that_are_gone_end_the_run_unless_they_are_to_be_skipped() -> None:
+    for terms, name in (({}, "fails"), ({"on_data_loss": SKIP}, "skips")):
+        one = start(**terms)
+        one.heed(answer(101.0, a=10))
+        cut(one, 101.0)
+        one.heed(answer(102.0, oldest=15, a=30))
+        if name == "fails":
+            with pytest.raises(DataLossError, match=r"a: offsets 10 to 15 are gone.*expired"):
+                cut(one, 102.0)
+        else:
+            found = cut(one, 102.0)
+            assert spans(found) == [["a", 15, 30]]
+            assert found.lost == (Lost("a", 10, 15, "they have expired"),)
+
+
+def test_a_partition_that_was_made_anew_is_read_from_its_beginning() -> None:
+    one = start(on_data_loss=SKIP)
+    one.heed(SourceAnswer(101.0, {"a": PartitionOffsets(0, 10, "first")}))
+    cut(one, 101.0)
+    read(one, a=50)
+    one.heed(SourceAnswer(102.0, {"a": PartitionOffsets(0, 4, "second")}))
+    found = cut(one, 102.0)
+    assert spans(found) == [["a", 0, 4]]
+    assert [lost.why for lost in found.lost] == ["it was recreated"]
+    assert found.partitions[0].greatest is None
+
+
+def test_a_partition_may_be_missing_for_a_moment_but_not_for_long() -> None:
+    one = start()
+    one.heed(answer(101.0, a=10, b=10))
+    cut(one, 101.0)
+    one.heed(answer(102.0, a=20))
+    assert spans(cut(one, 102.0)) == [["a", 10, 20]]
+    one.heed(answer(103.0, a=20, b=12))
+    assert spans(cut(one, 103.0)) == [["b", 10, 12]]
+    one.heed(answer(104.0, a=20))
+    cut(one, 104.0)
+    one.heed(answer(120.0, a=20))
+    with pytest.raises(DataLossError, match=r"b: .*not there any more"):
+        cut(one, 120.0)
+
+
+def test_reading_begins_where_the_source_says_and_of_later_partitions_at_their_beginning() -> None:
+    one = start()
+    there = {"a": PartitionOffsets(0, 10)}
+    one.heed(SourceAnswer(101.0, there, {"a": 8}))
+    assert spans(cut(one, 101.0)) == [["a", 8, 10]]
+    one.heed(SourceAnswer(102.0, {**there, "b": PartitionOffsets(2, 5)}, {"a": 8}))
+    assert spans(cut(one, 102.0)) == [["b", 2, 5]]
+
+
+def test_offsets_behind_the_newest_cut_are_no_loss_and_no_rows() -> None:
+    one = start()
+    one.heed(answer(101.0, a=10))
+    cut(one, 101.0)
+    one.heed(answer(102.0, a=7))
+    assert cut(one, 102.0).rows == 0
+    one.heed(answer(103.0, a=12))
+    assert spans(cut(one, 103.0)) == [["a", 10, 12]]
+
+
+def test_rows_that_a_limit_leaves_waiting_count_in_the_arrival_time() -> None:
+    one = start()
+    for now, latest in ((101.0, 10), (102.0, 20), (103.0, 30)):
+        one.heed(answer(now, a=latest))
+    assert cut(one, 103.0, 12).arrived_at == 101.0
+    assert cut(one, 103.0, 5).arrived_at == 101.0
+    assert cut(one, 103.0, 3).arrived_at == 102.0
+    assert cut(one, 103.0, 10).arrived_at == 103.0
+
+
+def test_epochs_are_cut_by_the_size_of_rows_once_that_is_known() -> None:
+    one = start(bytes_per_epoch_max=10_000)
+    one.heed(answer(101.0, a=5_000))
+    assert cut(one, 101.0).rows == source_intake.FIRST_OFFSETS
+    one.note({"a": RowsRead(None, 1_000, 100_000)})
+    assert cut(one, 102.0).rows == 100
+
+
+def test_arrivals_cut_replays_and_other_sources_together() -> None:
+    one = start()
+    arriving = EpochCutter({}, beginning({}, 100.0, 5.0, ["flights"]), MANY, intakes=Intakes())
+    arriving.intakes.by_step["flights"] = one
+    one.heed(answer(101.0, a=10))
+    found = arriving.cut(101.0, 5.0)
+    assert (found.epoch, found.rows, found.cut_at) == (1, 10, 101.0)
+    assert found.watermark == found.streams["flights"].watermark
+    assert found.input_of("flights") == [[["a", 0, 10]], INITIAL_WATERMARK]
+    one.heed(SourceAnswer(102.0, away="cut off"))
+    assert not arriving.is_behind
+    drained = arriving.cut(102.0, 5.0, final=True, drain=True)
+    assert not drained.final, "a source that is away may have more"
+    one.heed(answer(103.0, a=10))
+    last = arriving.cut(103.0, 5.0, final=True, drain=True)
+    assert last.final
+    assert last.input_of("flights") == [[["a", 10, 10]], FINAL_WATERMARK]
+
+
+class Thousand:
+    """A replay of a thousand rows, one a second."""
+
+    event_time = "at"
+    schema = pa.schema([("at", pa.timestamp("us"))])
+
+    def check(self, step: str) -> None: ...
+    def read(self, begin: int, end: int) -> pa.Table: ...
+
+    def rows_at(self, event_time: int) -> int:
+        return min(1_000, max(0, event_time // SECOND + 1))
+
+    def event_time_at(self, offset: int) -> int:
+        return min(offset, 999) * SECOND
+
+
+def test_a_drain_of_both_kinds_ends_with_all_of_the_replay_and_all_that_has_arrived() -> None:
+    one, sources = start(), {"rows": Thousand()}
+    arriving = EpochCutter(sources, beginning(sources, 100.0, 5.0, ["flights"]), 400)
+    arriving.intakes.by_step["flights"] = one
+    one.heed(answer(101.0, a=500))
+    found = arriving.cut(101.0, 5.0)
+    assert found.offsets == {"rows": (0, 5)}
+    assert found.streams["flights"].rows == 400
+    assert found.replayed_until == 101.0
+    assert found.cut_at == 100.0, "some rows had arrived that it leaves out"
+    one.heed(answer(102.0, a=500))
+    cuts = [arriving.cut(102.0 + n, 5.0, final=True, drain=True) for n in range(3)]
+    assert [cut.final for cut in cuts] == [False, False, True]
+    assert cuts[-1].offsets["rows"][1] == 1_000
+    assert cuts[-1].streams["flights"].partitions[0].end == 500
+    assert cuts[-1].watermark == cuts[-1].streams["flights"].watermark == FINAL_WATERMARK

@@ -1,0 +1,112 @@
+"""Source partitions among readers: each offset is read by one of them, whatever their numbers."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log_source import Log
+
+from rekindle.model.errors import StepError
+from rekindle_spark.executor import partition, source_reading
+from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
+from rekindle_spark.executor.source_reading import RowsRead
+from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.pipeline.unbounded_source import RowsAndRejects
+from rekindle_spark.user_code.poison_rows import Tolerance
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("offset", pa.int64())])
+
+
+class Numbers:
+    """Each second offset is a row, with as many seconds as event time; none behind 100."""
+
+    schema = SCHEMA
+    event_time = "at"
+
+    def read(self, _: str, start: int, end: int) -> pa.Table:
+        offsets = [n for n in range(start, min(end, 100)) if n % 2 == 0]
+        times = pa.array([n * 1_000_000 for n in offsets], pa.timestamp("us"))
+        return pa.table({"at": times, "offset": pa.array(offsets, pa.int64())})
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), max_size=9),
+    st.integers(1, 12),
+)
+def test_each_offset_is_read_by_exactly_one_reader_in_order(
+    lengths: list[tuple[int, int]], parallelism: int
+) -> None:
+    spans = [(f"p{n}", begin, begin + size) for n, (begin, size) in enumerate(lengths)]
+    read: dict[str, list[int]] = {name: [] for name, _, _ in spans}
+    for index in range(parallelism):
+        for name, begin, end in source_reading.share(spans, index, parallelism):
+            read[name] += range(begin, end)
+    assert {name: sorted(found) for name, found in read.items()} == {
+        name: list(range(begin, end)) for name, begin, end in spans
+    }
+
+
+def test_what_was_read_says_how_late_it_is_and_how_large() -> None:
+    spans = [("a", 0, 10), ("b", 100, 120), ("c", 5, 5)]
+    reading = source_reading.read(Numbers(), spans, lambda given: given)  # type: ignore[arg-type]
+    found = reading.read
+    assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
+    assert found["a"].greatest == 8_000_000
+    assert found["a"].offsets == 10
+    assert found["b"] == RowsRead(None, 20, 0)
+    assert "c" not in found
+    both = source_reading.merged([found, {"a": RowsRead(3, 1, 1), "d": RowsRead(None, 1, 0)}])
+    assert both["a"].greatest == 8_000_000
+    assert both["a"].offsets == 11
+    assert both["d"].greatest is None
+
+
+class Doubtful(Log):
+    """A log of which each third record is no row."""
+
+    reject_schema = pa.schema([("offset", pa.int64())])
+
+    def read(self, partition: str, start: int, end: int) -> RowsAndRejects:  # type: ignore[override]
+        bad = [n for n in range(start, end) if n % 3 == 0]
+        rows = super().read(partition, start, end)
+        good = pa.array([n % 3 != 0 for n in range(start, end)], pa.bool_())
+        rejects = {"offset": pa.array(bad, pa.int64()), "why": ["is no row"] * len(bad)}
+        return RowsAndRejects(rows.filter(good), pa.table(rejects))
+
+
+def run(*, dead_letters: bool, letters_max: int = 10, readers: bool = False) -> PartitionOutcome:
+    """One epoch of ten records of such a log."""
+    pipeline = Pipeline("logs")
+    rows = pipeline.source("one", Doubtful({"p": 10}), dead_letters=dead_letters)
+    rows.sink("out")
+    tolerance = Tolerance(1, letters_max)
+    work = PartitionWork(0, 1, 7, spans=(("p", 0, 10),), tolerance=tolerance)
+    work = replace(work, readers=frozenset() if readers else None)
+    built = program.build(pipeline)
+    return partition.run(built, work, partition.initial(built.chains[0]), [])
+
+
+def test_what_a_source_cannot_decode_is_kept_beside_with_its_reason() -> None:
+    outcome = run(dead_letters=True)
+    assert outcome.sinks["out"].table.num_rows == 6
+    assert outcome.sinks["one.dead-letters"].table.to_pylist() == [
+        {
+            "offset": n,
+            "dead_letter_step": "one",
+            "dead_letter_epoch": 7,
+            "dead_letter_error": "is no row",
+        }
+        for n in (0, 3, 6, 9)
+    ]
+    assert run(dead_letters=True).digest == outcome.digest
+    assert "one.dead-letters" not in run(dead_letters=True, readers=True).sinks
+
+
+def test_without_dead_letters_or_with_too_many_the_source_is_at_fault() -> None:
+    with pytest.raises(StepError, match=r"step one: cannot decode 4 records in epoch 7, first off"):
+        run(dead_letters=False)
+    with pytest.raises(StepError, match=r"is no row; .*or raise dead_letters_max"):
+        run(dead_letters=True, letters_max=3)
