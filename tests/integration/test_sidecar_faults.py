@@ -159,6 +159,7 @@ def test_a_newer_driver_that_died_fences_too(start: Start, store: Connection) ->
     newer = Driver(start(), 2)
     newer.begin()
     wait_until(lambda: progress_in(store) is not None)
+    wait_until(lambda: generation_shown(store) == 2)  # a round may write reports before it
     newer.part()
     wait_until(lambda: generation_shown(store) is None)
     older = Driver(start(), 1)

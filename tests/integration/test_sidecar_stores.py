@@ -52,6 +52,7 @@ def test_a_driver_with_a_fresh_store_under_an_old_name_is_refused_and_changes_no
     older = Driver(start(), 2)
     older.begin(store="one")
     wait_until(lambda: progress_in(store) is not None)
+    wait_until(lambda: generation_shown(store) == 2)  # a round may write reports before it
     older.part()
     wait_until(lambda: generation_shown(store) is None)
     before = (topology_in(store), progress_in(store))
@@ -105,6 +106,7 @@ def test_after_a_reset_the_same_sidecar_takes_a_driver_with_a_fresh_store(
     older.begin(store="one")
     older.acknowledge(1)
     wait_until(lambda: store.children(PLACE.path(store_paths.ACKS)) == [store_paths.numbered(1)])
+    wait_until(lambda: generation_shown(store) == 7)
     line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
     assert command_line.run(command_line.application, line) == 2, "its driver is there"
     older.part()
