@@ -21,7 +21,7 @@ from rekindle_cli import pipeline_options
 from rekindle_cli.guard import CallLimits, guarded
 from rekindle_spark.checks.check_findings import CheckFinding
 from rekindle_spark.pipeline.steps import Pipeline
-from rekindle_spark.user_code import code_locations, poison_rows
+from rekindle_spark.user_code import code_locations, dead_letter_sieve
 
 # The name of the file's module, which is sent to executors by value.
 MODULE = "rekindle_pipeline"
@@ -143,7 +143,7 @@ def _placed(error: InputError) -> InputError:
 def _failed(path: Path, what: str, error: BaseException) -> InputError:
     """What the file raised, with its line."""
     where, remedy = f"pipeline file {path}", "mend the file"
-    cause = poison_rows.raised(error).removeprefix("raised ")
+    cause = dead_letter_sieve.raised(error).removeprefix("raised ")
     if isinstance(error, SyntaxError) and error.lineno is not None:
         where = code_locations.place(error.filename or str(path), error.lineno)
         cause = f"{type(error).__name__}: {error.msg}"

@@ -12,7 +12,7 @@ import msgspec
 from rekindle_operator.api import quantities
 from rekindle_operator.cluster.pods import interned
 from rekindle_operator.detection.detection_input import WatchedNode
-from rekindle_operator.remediation import node_remediation
+from rekindle_operator.remediation import remediation_rules
 
 UNKNOWN = "Unknown"
 Record = Mapping[str, Any]
@@ -55,7 +55,7 @@ def node_seen(body: Mapping[str, Any]) -> ClusterNode:
         judged=judged,
         created_at=metadata.get("creationTimestamp") or "",
         ready_since=ready.get("lastTransitionTime") or "",
-        fenced=any(map(node_remediation.is_ours, spec.get("taints") or ())),
+        fenced=any(map(remediation_rules.is_ours, spec.get("taints") or ())),
     )
 
 

@@ -1,6 +1,6 @@
 """Remediation: executor pods evicted, nodes fenced, tainted or deleted where a class allows it.
 
-node_remediation    what is done to nodes themselves: fencing, deletion, taints
+remediation_rules   what is done to nodes themselves: fencing, deletion, taints
 remediation_runner  what has to be done to nodes themselves
 pod_eviction        executor pods of lost nodes
 remediation_writer  nodes fenced, deleted, tainted

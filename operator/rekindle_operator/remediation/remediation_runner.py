@@ -1,8 +1,8 @@
 """Computes once a second which nodes to fence, delete or taint, and queues the writes.
 
 Which nodes are lost or suspected is the judge's to say, what may be done the classes';
-`node_remediation` has the rules, `remediation_writer` carries them out. Used by the deciding thread
-alone.
+`remediation_rules` has the rules, `remediation_writer` carries them out. Used by the deciding
+thread alone.
 """
 
 import math
@@ -17,8 +17,8 @@ from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.recovery import Fenced
-from rekindle_operator.remediation import node_remediation
-from rekindle_operator.remediation.node_remediation import NodeToRemedy
+from rekindle_operator.remediation import remediation_rules
+from rekindle_operator.remediation.remediation_rules import NodeToRemedy
 from rekindle_operator.remediation.remediation_writer import RemediationWriter
 
 TEND_SECONDS = 1.0
@@ -134,7 +134,7 @@ class RemediationRunner:
             if node.uid not in tended.done and (node.driver or node.name not in standing)
         ]
         deleted = len(tended.deleted)
-        wanted = node_remediation.due(left, held.fencing, held.node_deletion, deleted, time.time())
+        wanted = remediation_rules.due(left, held.fencing, held.node_deletion, deleted, time.time())
         for remedy in wanted:
             if remedy.fence:
                 if not self._is_time(tended, remedy.node):
@@ -156,24 +156,24 @@ class RemediationRunner:
 
     def _taint(self, recovering: Collection[Place]) -> None:
         nodes = self.known.registry.nodes
-        ours = {node_remediation.SUSPECTED_TAINT, node_remediation.IMPAIRED_TAINT}
+        ours = {remediation_rules.SUSPECTED_TAINT, remediation_rules.IMPAIRED_TAINT}
         there: dict[str, set[str]] = {}
         for name, node in nodes.items():
             keys = ours.intersection(node.judged.taints)
             if node.fenced and node.judged.ready == READY:
-                keys.add(node_remediation.OUT_OF_SERVICE)  # it is back
+                keys.add(remediation_rules.OUT_OF_SERVICE)  # it is back
             if keys:
                 there[name] = keys
         specs = [class_.spec.taints for class_ in self._classes_in_earnest()]
         effects = (
-            node_remediation.strongest(item.suspected_nodes for item in specs),
-            node_remediation.strongest(item.impaired_domains for item in specs),
+            remediation_rules.strongest(item.suspected_nodes for item in specs),
+            remediation_rules.strongest(item.impaired_domains for item in specs),
         )
         held = self.judge.state.held_at is not None
         suspects = frozenset() if held else self.judge.state.suspects.keys() & nodes.keys()
         suspected = sorted(suspects - self._spared(suspects))
         impaired = self._impaired_nodes(recovering) if effects[1] != "None" else ()
-        self.tender.taint(node_remediation.taints_wanted(suspected, impaired, effects), there)
+        self.tender.taint(remediation_rules.taints_wanted(suspected, impaired, effects), there)
 
     def _classes_in_earnest(self) -> list[RecoveryClass]:
         """Without those that are a dry run, or that only policies in a dry run name."""

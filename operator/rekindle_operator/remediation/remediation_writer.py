@@ -1,4 +1,4 @@
-"""Fences, deletes and taints nodes as `node_remediation` says, after another look at each.
+"""Fences, deletes and taints nodes as `remediation_rules` says, after another look at each.
 
 Everything is done to the very machine that was meant: by its UID, and by the version that was read.
 Runs in errands.
@@ -28,8 +28,8 @@ from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
 from rekindle_operator.recovery import Fenced
-from rekindle_operator.remediation import node_remediation
-from rekindle_operator.remediation.node_remediation import NodeEvidence, NodeToRemedy
+from rekindle_operator.remediation import remediation_rules
+from rekindle_operator.remediation.remediation_rules import NodeEvidence, NodeToRemedy
 
 REMEDIATION = ObjectKind(
     "self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediation", "selfnoderemediations"
@@ -88,7 +88,9 @@ class RemediationWriter:
         body = self._lost(place, node)
         if body is None:
             return
-        certainty = node_remediation.certain(body, allowed, self._evidence(node, allowed, approved))
+        certainty = remediation_rules.certain(
+            body, allowed, self._evidence(node, allowed, approved)
+        )
         if certainty is None:
             return
         if allowed.mode == "DeleteNode":
@@ -141,11 +143,11 @@ class RemediationWriter:
 
     def _mark_out_of_service(self, body: Body) -> None:
         taints = body.get("spec", {}).get("taints") or []
-        if any(taint["key"] == node_remediation.OUT_OF_SERVICE for taint in taints):
+        if any(taint["key"] == remediation_rules.OUT_OF_SERVICE for taint in taints):
             return
         ours = {
-            "key": node_remediation.OUT_OF_SERVICE,
-            "value": node_remediation.OURS,
+            "key": remediation_rules.OUT_OF_SERVICE,
+            "value": remediation_rules.OURS,
             "effect": "NoExecute",
         }
         self._set_taints(body, [*taints, ours])
@@ -164,7 +166,7 @@ class RemediationWriter:
         if body is None or body["metadata"]["uid"] != node.uid:
             self.gone(place, node.uid, False)
             return None
-        return body if node_remediation.still_lost(body, node) else None
+        return body if remediation_rules.still_lost(body, node) else None
 
     def _remove(self, body: Body) -> None:
         metadata = body["metadata"]
@@ -174,7 +176,7 @@ class RemediationWriter:
 
     def _taint(self, name: str, effects: Mapping[str, str]) -> None:
         body = self.api.get(path_of(object_kinds.NODES, name=name))
-        taints = None if body is None else node_remediation.retainted(body, effects)
+        taints = None if body is None else remediation_rules.retainted(body, effects)
         if body is not None and taints is not None:
             self._set_taints(body, taints)
             self.log.write("node-tainted", node=name, taints=dict(effects))

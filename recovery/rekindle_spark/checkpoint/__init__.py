@@ -4,7 +4,7 @@ state_files             versions of partition states, checkpoints and acknowledg
 table_delta             what has changed in a table since the checkpoint before
 durable_input           durable input: the frames for a partition that is behind, in the store
 restore_points          from where each partition can be brought back
-input_preservation      has the input of partitions that are behind written to the store
+durable_input_job       has the input of partitions that are behind written to the store
 savepoint_upgrade       a changed pipeline goes on from a savepoint
 checkpoint_coordinator  when to take a checkpoint, and when one is global
 """

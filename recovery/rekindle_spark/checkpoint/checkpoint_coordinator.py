@@ -5,7 +5,7 @@
 
 States are written by the hosts while epochs go on; acknowledgements ride on later reports. While
 partitions are behind, a checkpoint has the states of those that run, and of the others their input
-(`input_preservation`): taken rarely, or when executors have a lot to keep. Until it is global
+(`durable_input_job`): taken rarely, or when executors have a lot to keep. Until it is global
 everything since the one before is retained, and recovery starts from that one.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.switch_mode import ON
-from rekindle_spark.checkpoint import input_preservation
-from rekindle_spark.checkpoint.input_preservation import InputPreservation
+from rekindle_spark.checkpoint import durable_input_job
+from rekindle_spark.checkpoint.durable_input_job import InputPreservation
 from rekindle_spark.checkpoint.restore_points import DurableInput
 from rekindle_spark.driver import driver_clock, stopped_branches
 from rekindle_spark.driver.driver_context import DriverContext
@@ -91,7 +91,7 @@ class CheckpointCoordinator:
             if not pressing and seconds < runtime.outage_checkpoint_seconds:
                 return False
             certain = application.ordering == ON and not output_staging.is_unordered(application)
-            return certain and input_preservation.is_covered(progress, epoch - 1, behind)
+            return certain and durable_input_job.is_covered(progress, epoch - 1, behind)
 
     def _begin(self, epoch: int, work: Ranges) -> None:
         """Wait for the states of all that runs in this epoch."""
@@ -167,7 +167,7 @@ class CheckpointCoordinator:
         if job is None:
             ran = epoch is not None and application.newest >= epoch
             if epoch is not None and ran and not self.is_input_stored:
-                self.preserving = input_preservation.start(application, epoch, self.behind)
+                self.preserving = durable_input_job.start(application, epoch, self.behind)
                 self.is_input_stored = self.preserving is None
             return
         result = job_runner.poll(application, job.running, 0.0)

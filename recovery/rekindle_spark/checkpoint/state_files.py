@@ -24,7 +24,7 @@ from rekindle_spark.checkpoint.table_delta import Marks
 from rekindle_spark.executor.job_activity import CHECKPOINTS, Activity, Entry
 from rekindle_spark.executor.partition import PartitionState, initial
 from rekindle_spark.pipeline.program import Chain
-from rekindle_spark.user_code import poison_rows
+from rekindle_spark.user_code import dead_letter_sieve
 from rekindle_store import checksummed_file
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
@@ -188,7 +188,7 @@ class Checkpoints:
                     "partition": writing.partition,
                     "epoch": writing.epoch,
                     "attempt": writing.attempt,
-                    "failed": poison_rows.raised(error),
+                    "failed": dead_letter_sieve.raised(error),
                 }
                 for writing in batch
             ]
@@ -209,7 +209,7 @@ class Checkpoints:
             try:
                 described, data = self._sealed(writing)
             except BaseException as error:  # a panic of a native library is no Exception
-                done["failed"] = f"state of {writing.chain.name}: {poison_rows.raised(error)}"
+                done["failed"] = f"state of {writing.chain.name}: {dead_letter_sieve.raised(error)}"
                 continue
             done |= described
             together.append((writing, data, done))
@@ -296,7 +296,7 @@ def _put(together: Sequence[tuple[Writing, bytes, dict[str, Any]]], moved: Moved
     try:
         together[0][0].files.put({writing.name: data for writing, data, _ in together}, moved)
     except BaseException as error:
-        said = str(error) if isinstance(error, OSError) else poison_rows.raised(error)
+        said = str(error) if isinstance(error, OSError) else dead_letter_sieve.raised(error)
         for _, _, done in together:
             done["failed"] = said
 

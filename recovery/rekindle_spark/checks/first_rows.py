@@ -19,7 +19,7 @@ from rekindle_spark.operators import KeyedStateful, StatefulOperator
 from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Source, Step
-from rekindle_spark.user_code import poison_rows
+from rekindle_spark.user_code import dead_letter_sieve
 from rekindle_spark.user_code.watchdog import Watchdog
 
 ROWS = 100
@@ -63,12 +63,12 @@ def _beginning(step: Step) -> tuple[pa.Table, list[CheckFinding]]:
     if isinstance(source, Replay):
         read = lambda: source.first(ROWS)  # noqa: E731
     try:
-        result, error = poison_rows.attempt(read)
+        result, error = dead_letter_sieve.attempt(read)
     except RekindleError as raised:
         return none, [of_error(raised)]
     where = f"step {step.name}"
     if error is not None:
-        what = f"its source cannot be read: {poison_rows.raised(error)}"
+        what = f"its source cannot be read: {dead_letter_sieve.raised(error)}"
         return none, [of_error(InputError(where=where, what=what, remedy="mend the source"))]
     if not isinstance(result, pa.Table) or not result.schema.equals(source.schema):
         got = result.schema if isinstance(result, pa.Table) else type(result).__name__
@@ -116,11 +116,11 @@ def _letters(outputs: dict[str, pa.Table]) -> list[CheckFinding]:
     """Dead letters among the first rows are a sign of a function that is wrong for all."""
     found = []
     for name, table in outputs.items():
-        if name.endswith(poison_rows.ENDING) and table.num_rows:
-            error = table[poison_rows.COLUMNS[2].name][0].as_py()
+        if name.endswith(dead_letter_sieve.ENDING) and table.num_rows:
+            error = table[dead_letter_sieve.COLUMNS[2].name][0].as_py()
             found.append(
                 warning(
-                    f"step {name.removesuffix(poison_rows.ENDING)}",
+                    f"step {name.removesuffix(dead_letter_sieve.ENDING)}",
                     f"makes dead letters of {table.num_rows} of the first rows ({error})",
                     "see that these rows are meant to be left out",
                 )

@@ -2,7 +2,7 @@
 
     kafka          topics of Kafka as a source: what there is, and the rows of ranges
     kafka_ranges   reads ranges of offsets, on the nodes
-    kafka_client   settings of the client, and its errors
+    kafka_options  settings of the client, and its errors
     decoding       values as rows: JSON, or a function; what cannot be decoded is kept beside
     avro_values    values in Avro, with a registry of schemas
     hidden_values  secrets, by the file or variable that has them

@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.json
 
-from rekindle_spark.user_code import argument_checks, poison_rows
+from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
 UNITS = ("s", "ms", "us", "ns")
 BLOCK_BYTES_MIN, CHUNK_BYTES_MAX = 1 << 20, 1 << 26
@@ -142,12 +142,12 @@ def sifted(
     spans = _chunks(values)[::-1]
     while spans:
         begin, end = spans.pop()
-        table, error = poison_rows.attempt(partial(read, values[begin:end]))
+        table, error = dead_letter_sieve.attempt(partial(read, values[begin:end]))
         if error is None:
             tables.append(table)
             kept += places[begin:end]
         elif end - begin == 1:
-            rejected[places[begin]] = poison_rows.raised(error)[:WHY_LENGTH_MAX]
+            rejected[places[begin]] = dead_letter_sieve.raised(error)[:WHY_LENGTH_MAX]
         else:
             middle = (begin + end) // 2
             spans += [(middle, end), (begin, middle)]

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle.model.errors import InputError
-from rekindle_spark.connectors import kafka_client, kafka_ranges
+from rekindle_spark.connectors import kafka_options, kafka_ranges
 from rekindle_spark.connectors.decoding import Decoder
-from rekindle_spark.connectors.kafka_client import ErrorNote
+from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.connectors.kafka_ranges import PartitionAddress
 from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, RowsAndRejects, SourceTerms
 from rekindle_spark.user_code import argument_checks
@@ -74,7 +74,7 @@ class Kafka:
     def __post_init__(self) -> None:
         where = "Kafka"
         _check_names(where, self.servers, self.topics, self.pattern)
-        kafka_client.check_options(where, self.options)
+        kafka_options.check_options(where, self.options)
         if self.start not in (EARLIEST, LATEST):
             what = f"is {argument_checks.shown(self.start)}"
             argument_checks.refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")
@@ -102,7 +102,7 @@ class Kafka:
     def check(self, step: str) -> None:
         """Raise InputError where the client library is not there. Nobody is asked."""
         del step
-        kafka_client.library()
+        kafka_options.library()
 
     def initial_offsets(self) -> Mapping[str, int]:
         """Where reading begins."""
@@ -114,7 +114,7 @@ class Kafka:
         """What is committed of each partition.
 
         Raises InputError where a topic is not there when it is asked first, SourceAwayError and
-        RunError as `kafka_client.of_error`.
+        RunError as `kafka_options.of_error`.
         """
         if self._asking is None:
             self._asking = _Asking(self)
@@ -226,13 +226,13 @@ class _Asking:
 
     def offsets(self) -> dict[str, PartitionOffsets]:
         """The offsets of all partitions that there are."""
-        library = kafka_client.library()
+        library = kafka_options.library()
         try:
             identities = self._partitions()
             oldest = self._listed(identities, is_latest=False)
             latest = self._listed(identities, is_latest=True)
         except library.KafkaException as error:
-            raise kafka_client.of_error(self._where, error.args[0], self.note) from error
+            raise kafka_options.of_error(self._where, error.args[0], self.note) from error
         self.asked += 1
         self._check_first(identities)
         return {
@@ -243,7 +243,7 @@ class _Asking:
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Commit to the group."""
-        library = kafka_client.library()
+        library = kafka_options.library()
         if self._consumer is None:
             own = {"group.id": self.source.group, "enable.auto.commit": False}
             self._consumer = library.Consumer({**self._configuration(), **own})
@@ -255,7 +255,7 @@ class _Asking:
         try:
             self._consumer.commit(offsets=wanted, asynchronous=False)
         except library.KafkaException as error:
-            raise kafka_client.of_error(self._where, error.args[0], self.note) from error
+            raise kafka_options.of_error(self._where, error.args[0], self.note) from error
 
     @property
     def _where(self) -> str:
@@ -264,16 +264,16 @@ class _Asking:
 
     def _configuration(self) -> dict[str, Any]:
         source = self.source
-        return kafka_client.configuration("Kafka", source.servers, source.options, self.note)
+        return kafka_options.configuration("Kafka", source.servers, source.options, self.note)
 
     def _client(self) -> Any:
         if self._admin is None:
-            self._admin = kafka_client.admin_library().AdminClient(self._configuration())
+            self._admin = kafka_options.admin_library().AdminClient(self._configuration())
         return self._admin
 
     def _partitions(self) -> dict[str, str]:
         """Each partition that there is, with the id of its topic."""
-        library, admin = kafka_client.library(), self._client()
+        library, admin = kafka_options.library(), self._client()
         topics = [*self.source.topics]
         if self.source.pattern:
             known = admin.list_topics(timeout=ASK_SECONDS_MAX).topics
@@ -297,8 +297,8 @@ class _Asking:
 
     def _listed(self, names: Iterable[str], *, is_latest: bool) -> dict[str, int]:
         """The oldest offsets, or those behind the newest committed record."""
-        library = kafka_client.library()
-        specs = kafka_client.admin_library().OffsetSpec
+        library = kafka_options.library()
+        specs = kafka_options.admin_library().OffsetSpec
         spec = specs.latest() if is_latest else specs.earliest()
         wanted = {}
         for name in names:

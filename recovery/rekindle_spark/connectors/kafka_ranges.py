@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import DataLossError, SourceAwayError
-from rekindle_spark.connectors import kafka_client
-from rekindle_spark.connectors.kafka_client import ErrorNote
+from rekindle_spark.connectors import kafka_options
+from rekindle_spark.connectors.kafka_options import ErrorNote
 
 # Each prefetches up to `queued.max.messages.kbytes`.
 READERS_MAX = 32
@@ -29,8 +29,8 @@ CONSUMER = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    "fetch.queue.backoff.ms": kafka_client.FETCH_BACKOFF_MS,
-    "queued.max.messages.kbytes": kafka_client.QUEUED_KIBIBYTES_MAX,
+    "fetch.queue.backoff.ms": kafka_options.FETCH_BACKOFF_MS,
+    "queued.max.messages.kbytes": kafka_options.QUEUED_KIBIBYTES_MAX,
     "fetch.wait.max.ms": 100,
 }
 
@@ -91,7 +91,7 @@ class _Reader:
             self.consumer.close()
 
     def _seek(self, start: int) -> None:
-        library, address = kafka_client.library(), self.address
+        library, address = kafka_options.library(), self.address
         self.waiting = []
         self.consumer.assign([library.TopicPartition(address.topic, address.partition, start)])
 
@@ -107,13 +107,13 @@ class _Reader:
                 passed = max(passed, message.offset())
             elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
                 raise self._expired(start, end)
-            elif error.fatal() or error.name() in kafka_client.REFUSALS:
-                raise kafka_client.of_error(self.address.place, error, self.note)
+            elif error.fatal() or error.name() in kafka_options.REFUSALS:
+                raise kafka_options.of_error(self.address.place, error, self.note)
         return found, passed
 
     def _client_position(self) -> int:
         """The next offset that the client would give; it passes what is no record."""
-        library, address = kafka_client.library(), self.address
+        library, address = kafka_options.library(), self.address
         at = library.TopicPartition(address.topic, address.partition)
         return max(0, int(self.consumer.position([at])[0].offset))
 
@@ -161,10 +161,10 @@ def _reader(address: PartitionAddress) -> _Reader:
         reader = _readers.pop(address, None)
         if reader is None:
             note = ErrorNote()
-            given = kafka_client.configuration(
+            given = kafka_options.configuration(
                 address.place, address.servers, dict(address.options), note
             )
-            reader = _Reader(address, kafka_client.library().Consumer({**given, **CONSUMER}), note)
+            reader = _Reader(address, kafka_options.library().Consumer({**given, **CONSUMER}), note)
         _readers[address] = reader
         while len(_readers) > READERS_MAX:
             old.append(_readers.popitem(last=False)[1])

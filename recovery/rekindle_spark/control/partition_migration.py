@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rekindle.model.switch_mode import ON
-from rekindle_spark.checkpoint import input_preservation
+from rekindle_spark.checkpoint import durable_input_job
 from rekindle_spark.driver.driver_context import DriverContext, Moves
 
 # How old a checkpoint may be that moves start from, in epochs: they are all run again.
@@ -106,7 +106,7 @@ def _step(
         size = state_bytes.get(number, 0) if keyed else 0
         full = counts[node] >= count_max or (counts[node] and sizes[node] + size > STEP_BYTES_MAX)
         if full or (
-            keyed and not input_preservation.is_covered(progress, application.newest, [number])
+            keyed and not durable_input_job.is_covered(progress, application.newest, [number])
         ):
             continue
         step[number] = node

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rekindle_spark.driver import driver_clock
-from rekindle_spark.user_code.poison_rows import ENDING
+from rekindle_spark.user_code.dead_letter_sieve import ENDING
 
 WAITING_BYTES_MAX, TOGETHER_BYTES = 1 << 20, 1 << 16
 # Event files that there are at most: the one that is written, and those that were set aside.

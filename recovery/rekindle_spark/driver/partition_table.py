@@ -18,7 +18,7 @@ from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.jobs.suspect_partitions import Suspects
 from rekindle_spark.pipeline.chains import Edge
 from rekindle_spark.pipeline.program import Program
-from rekindle_spark.user_code.poison_rows import ENDING, LeftOutRows
+from rekindle_spark.user_code.dead_letter_sieve import ENDING, LeftOutRows
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rekindle.model.errors import RekindleError, RunError, SourceAwayError
 from rekindle_spark.driver.source_intake import SourceAnswer
 from rekindle_spark.pipeline.unbounded_source import UnboundedSource
-from rekindle_spark.user_code import poison_rows
+from rekindle_spark.user_code import dead_letter_sieve
 
 AWAY_SECONDS = 1.0
 SILENT_SECONDS_MAX = 30.0
@@ -23,7 +23,7 @@ def check(sources: Mapping[str, UnboundedSource]) -> None:
     """Ask each source once, before anything is started: what is wrong with it, and is not that it
     is away, ends the start. Raises InputError as the source does, RunError for other errors."""
     for step, source in sources.items():
-        _, error = poison_rows.attempt(_ignoring_absence(source))
+        _, error = dead_letter_sieve.attempt(_ignoring_absence(source))
         if error is not None:
             raise _failure(step, error)
 
@@ -92,7 +92,7 @@ class SourcePolls:
                 self._commit(step, source)
             except SourceAwayError as error:
                 answer = SourceAnswer(self.now(), away=error.what)
-            except poison_rows.USERS_ERRORS as error:
+            except dead_letter_sieve.USERS_ERRORS as error:
                 with self.lock:
                     self.failure = _failure(step, error)
                 return
@@ -122,6 +122,6 @@ def _failure(step: str, error: BaseException) -> RekindleError:
         return error
     return RunError(
         where=f"step {step}",
-        what=f"its source {poison_rows.raised(error)}",
+        what=f"its source {dead_letter_sieve.raised(error)}",
         remedy="mend the source and start again: committed output stays",
     )

@@ -13,7 +13,7 @@ from rekindle_spark.executor import source_reading
 from rekindle_spark.executor.partition import PartitionOutcome
 from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.pipeline.program import Program
-from rekindle_spark.user_code import poison_rows
+from rekindle_spark.user_code import dead_letter_sieve
 
 # What Java, which reads the answers, has in one array.
 BLOCK_BYTES_MAX = 2**31 - 1
@@ -47,7 +47,7 @@ def fault(program: Program, item: Mapping[str, Any], error: BaseException) -> di
     name, epochs = program.partition_names[item["partition"]], f"{item['from']} to {item['to']}"
     return {
         "where": f"partition {name}, epochs {epochs}",
-        "what": poison_rows.raised(error),
+        "what": dead_letter_sieve.raised(error),
         "remedy": "see the traceback in the executor's log; committed output stays",
     }
 

@@ -22,8 +22,8 @@ from rekindle_spark.pipeline.chains import branch_name
 from rekindle_spark.pipeline.late_outputs import InTime
 from rekindle_spark.pipeline.program import Chain, Edge, Program
 from rekindle_spark.pipeline.steps import Step
-from rekindle_spark.user_code import code_locations, poison_rows, print_forwarding
-from rekindle_spark.user_code.poison_rows import LeftOutRows, Sieve, Tolerance
+from rekindle_spark.user_code import code_locations, dead_letter_sieve, print_forwarding
+from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Sieve, Tolerance
 from rekindle_spark.user_code.watchdog import Watchdog
 
 BEFORE_ALL = -(2**63)
@@ -62,7 +62,7 @@ class PartitionWork:
     readers: frozenset[int] | None = None
     without: frozenset[str] = frozenset()
     tapped: pa.Table | None = None
-    tolerance: Tolerance = poison_rows.STRICT
+    tolerance: Tolerance = dead_letter_sieve.STRICT
     choices: Mapping[str, LeftOutRows] = field(default_factory=dict)
     spans: tuple[Span, ...] | None = None
 
@@ -182,18 +182,16 @@ def _run(
         sinks[output] = _sunk(chain, work, rows, sums)
     for sieve in sieves.values() if work.readers is None else ():
         if sieve.letters and sieve.step not in chain.copies:
-            letters, added = pa.concat_tables(sieve.letters), [c.name for c in poison_rows.COLUMNS]
-            # a repeat may word the same error in another way
-            sunk = _sunk(chain, work, letters, sums, added)
-            sinks[sieve.step + poison_rows.ENDING] = replace(sunk, is_there=sieve.known is not None)
+            sunk = _letters(chain, work, pa.concat_tables(sieve.letters), sums)
+            output = sieve.step + dead_letter_sieve.ENDING
+            sinks[output] = replace(sunk, is_there=sieve.known is not None)
     if begun.rejects is not None and not chain.reads:
         tolerance = work.tolerance if chain.root.dead_letters else None
-        letters = poison_rows.letters_of(
+        letters = dead_letter_sieve.letters_of(
             chain.name, work.epoch, begun.rejects, begun.rows, tolerance
         )
         if work.readers is None:
-            added = [column.name for column in poison_rows.COLUMNS]
-            sinks[chain.name + poison_rows.ENDING] = _sunk(chain, work, letters, sums, added)
+            sinks[chain.name + dead_letter_sieve.ENDING] = _letters(chain, work, letters, sums)
     tapped = {
         name: _tapped(chain, work, tables[step], watermark, sums) for name, step in taps.items()
     }
@@ -225,7 +223,7 @@ def _sieves(
             program.partition_names[work.partition],
             work.epoch,
             (event_time, *chain.root.keys),
-            work.tolerance if step.dead_letters else poison_rows.STRICT,
+            work.tolerance if step.dead_letters else dead_letter_sieve.STRICT,
             _share(chain, work)[0] if work.spans is None and _is_first(chain, step) else None,
             function=function,
             watchdog=watchdog,
@@ -423,13 +421,15 @@ def _declared(step: Step, result: Any) -> pa.Table:
 def _guarded(step: Step, work: Callable[[], Any]) -> Any:
     """Run a source or operator: whatever it raises becomes a StepError that names the step."""
     try:
-        result, error = poison_rows.attempt(work)
+        result, error = dead_letter_sieve.attempt(work)
     except ColumnError as error_of_column:
         raise error_of_column.at(step.name) from error_of_column
     if error is not None:
         function = code_locations.raised_at(error)
-        what = poison_rows.raised(error) + (f", in {function}" if function else "")
-        raise StepError(where=f"step {step.name}", what=what, remedy=poison_rows.MEND) from error
+        what = dead_letter_sieve.raised(error) + (f", in {function}" if function else "")
+        raise StepError(
+            where=f"step {step.name}", what=what, remedy=dead_letter_sieve.MEND
+        ) from error
     return result
 
 
@@ -480,6 +480,12 @@ def _packed(
     parts = row_hash.split_batch(batch, list(edge.keys), consumer.parallelism, places)
     plain = frames.is_plain(batch)
     return {place: frames.pack(rows, plain=plain) for place, rows in parts.items()}
+
+
+def _letters(chain: Chain, work: PartitionWork, letters: pa.Table, sums: list[bytes]) -> Sunk:
+    """Output of dead letters; a repeat may word the same error in another way."""
+    added = [column.name for column in dead_letter_sieve.COLUMNS]
+    return _sunk(chain, work, letters, sums, added)
 
 
 def _sunk(

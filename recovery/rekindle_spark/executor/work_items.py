@@ -19,7 +19,7 @@ from rekindle_spark.executor.job_activity import Entry
 from rekindle_spark.executor.partition import PartitionWork
 from rekindle_spark.pipeline.chains import Chain
 from rekindle_spark.pipeline.program import Program
-from rekindle_spark.user_code.poison_rows import LeftOutRows, Tolerance
+from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
 from rekindle_store import store_files
 from rekindle_store.checkpoint_records import Kind, file_name
 

@@ -42,7 +42,7 @@ from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.unreadable_rows import places as readable_places
 from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK
 from rekindle_spark.user_code import argument_checks, code_locations
-from rekindle_spark.user_code.poison_rows import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
+from rekindle_spark.user_code.dead_letter_sieve import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
 Emitted = Mapping[str, Any] | tuple[Any, ...]
 # What `handle` mostly returns; asked for each key, and an abstract class answers slowly.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rekindle_spark.operators import arrow_columns, state_tables
 from rekindle_spark.operators.arrow_columns import Integers
-from rekindle_spark.user_code.poison_rows import Sieve
+from rekindle_spark.user_code.dead_letter_sieve import Sieve
 
 
 def places(rows: pa.Table, due: Integers, sieve: Sieve | None, error: Exception) -> Integers:

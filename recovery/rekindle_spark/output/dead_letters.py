@@ -6,8 +6,8 @@
 
 A row is left out after some tries, so what was away for a moment decides which. That is a choice,
 and output made with it counts: a repeat that chose otherwise would differ from it, for ever. Where
-output waits for a checkpoint (`output_staging`), a repeat may choose anew. `poison_rows` chooses
-and repeats.
+output waits for a checkpoint (`output_staging`), a repeat may choose anew. `dead_letter_sieve`
+chooses and repeats.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.pipeline.chains import Chain
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.store.checkpoint_store import StoreHistory
-from rekindle_spark.user_code.poison_rows import ENDING, LeftOutRows
+from rekindle_spark.user_code.dead_letter_sieve import ENDING, LeftOutRows
 
 Choices = dict[tuple[int, int], dict[str, LeftOutRows]]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rekindle_spark.pipeline import late_outputs
 from rekindle_spark.pipeline.steps import Step
-from rekindle_spark.user_code.poison_rows import ENDING
+from rekindle_spark.user_code.dead_letter_sieve import ENDING
 
 BRANCH = "~branch"
 

@@ -31,7 +31,7 @@ from rekindle_spark.output import sink_files
 from rekindle_spark.pipeline import late_outputs
 from rekindle_spark.pipeline.chains import Chain, Edge
 from rekindle_spark.pipeline.steps import LATE_COLUMNS, REPORTED_COLUMNS, Pipeline, Step
-from rekindle_spark.user_code import poison_rows
+from rekindle_spark.user_code import dead_letter_sieve
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -54,10 +54,10 @@ def check(steps: Iterable[Step], named: Mapping[str, Step]) -> None:
         if step.dead_letters and not step.inputs:
             rejected = step.function.reject_schema
             sink_files.check_schema(f"{where}: dead letters", rejected)
-            added = [column.name for column in poison_rows.COLUMNS]
+            added = [column.name for column in dead_letter_sieve.COLUMNS]
             arrow_columns.check_cases(f"{where}: dead letters", rejected.names, added)
         elif step.dead_letters:
-            _check_given(f"{where}: dead letters", named[step.inputs[0]], poison_rows.COLUMNS)
+            _check_given(f"{where}: dead letters", named[step.inputs[0]], dead_letter_sieve.COLUMNS)
         for name in step.inputs if step.late else ():
             _check_given(f"{where}: late rows", named[name], LATE_COLUMNS)
 

@@ -29,7 +29,7 @@ from rekindle_spark.operators import (
 )
 from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.unbounded_source import UnboundedSource
-from rekindle_spark.user_code import argument_checks, poison_rows
+from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
 TableFunction = Callable[[pa.Table], pa.Table]
 MaskFunction = Callable[[pa.Table], Any]
@@ -221,10 +221,10 @@ class Stream:
         argument_checks.check_number(
             f"{where}: priority", priority, PRIORITY_MIN, PRIORITY_MAX, remedy
         )
-        if name.endswith(poison_rows.ENDING):
+        if name.endswith(dead_letter_sieve.ENDING):
             what = "has the name of an output of dead letters"
             argument_checks.refuse(
-                where, what, f"give it one that does not end in {poison_rows.ENDING}"
+                where, what, f"give it one that does not end in {dead_letter_sieve.ENDING}"
             )
         for column in REPORTED_COLUMNS:
             if column in self.schema.names:
@@ -271,7 +271,7 @@ class Stream:
             f"{where}: deterministic", deterministic, bool, "give True or False"
         )
         if dead_letters:
-            _check_columns(where, self.schema, poison_rows.COLUMNS, "dead letters get")
+            _check_columns(where, self.schema, dead_letter_sieve.COLUMNS, "dead letters get")
         step = replace(step, dead_letters=dead_letters, deterministic=deterministic)
         return self.pipeline.add(step)
 

@@ -81,9 +81,9 @@ class CommitSummary:
     has partition names, and for each by how many branches the drivers knew how far it has got;
     `late` has steps; `named` is the newest epoch with output of each query partition. `choices`
     has, of each output of dead letters, by epoch the places of the rows that were left out and that
-    were taken alone (`poison_rows.Choice`), None where that is not known. `seal` is the generation
-    of the newest driver that has sealed the log, with the epochs of the checkpoints that counted
-    then; None where none has said so.
+    were taken alone (`LeftOutRows`), None where that is not known. `seal` is the generation of the
+    newest driver that has sealed the log, with the epochs of the checkpoints that counted then;
+    None where none has said so.
     """
 
     commits: int = 0

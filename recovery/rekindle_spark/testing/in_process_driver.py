@@ -31,8 +31,8 @@ from rekindle_spark.pipeline import late_outputs, program, program_pickle, unbou
 from rekindle_spark.pipeline.program import Chain, Program
 from rekindle_spark.pipeline.steps import LATE_COLUMNS, Pipeline, Source, Step
 from rekindle_spark.testing.table_source import TableSource, table_of
-from rekindle_spark.user_code import argument_checks, poison_rows
-from rekindle_spark.user_code.poison_rows import Tolerance
+from rekindle_spark.user_code import argument_checks, dead_letter_sieve
+from rekindle_spark.user_code.dead_letter_sieve import Tolerance
 from rekindle_spark.user_code.watchdog import Watchdog
 from rekindle_store.transfers import Moved, unwatched
 
@@ -121,7 +121,7 @@ def run(
             driver.run_epoch(cut, progress or (lambda *_: None))
         except StepError as error:
             # Nothing is committed here, and nothing has to be started again.
-            remedy = error.remedy.replace(poison_rows.MEND, "mend the step's function")
+            remedy = error.remedy.replace(dead_letter_sieve.MEND, "mend the step's function")
             raise StepError(where=error.where, what=error.what, remedy=remedy) from error.__cause__
     return PipelineResult(
         driver.read_outputs(),
@@ -279,8 +279,8 @@ class _Driver:
                     is_root = step is chain.root
                     schema = step.function.input_schema if is_root else steps[step.inputs[0]].schema
                     yield (
-                        step.name + poison_rows.ENDING,
-                        pa.schema([*(schema or ()), *poison_rows.COLUMNS]),
+                        step.name + dead_letter_sieve.ENDING,
+                        pa.schema([*(schema or ()), *dead_letter_sieve.COLUMNS]),
                     )
 
 

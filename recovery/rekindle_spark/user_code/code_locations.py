@@ -2,7 +2,7 @@
 
 A frame is the user's when its file is neither Rekindle's nor an installed library's. Functions
 that are sent to executors keep the names of their files, so a host gives the same places as the
-driver. Called by `poison_rows` and `partition` for errors, and by `checks`.
+driver. Called by `dead_letter_sieve` and `partition` for errors, and by `checks`.
 """
 
 import functools

@@ -7,7 +7,7 @@ function holds the interpreter's lock. A sandbox does the same with its trials. 
 function could have run, and got no CPU, does not count. A host in which a function uses far more
 memory than it may is ended too: a limit of the kernel (RLIMIT_DATA) would have the function raise,
 but the allocator does not give back what it got close to the limit. Used by `partition` and
-`poison_rows`; `host` and `sandbox` make one for each process.
+`dead_letter_sieve`; `host` and `sandbox` make one for each process.
 """
 
 import mmap

@@ -49,7 +49,6 @@ BANNED = {
 }
 # Parts of names in which a banned word is the field's own after all.
 ALLOWED = {
-    "poison_rows": "a row that fails each time is the field's poison pill",
     "Narrowing": "the field `narrowed` of a policy's status in the API",
 }
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")

@@ -47,7 +47,7 @@ FORGOTTEN_LETTER = """
 import json
 from types import SimpleNamespace
 from rekindle_spark.jobs import job_specs as jobs
-from rekindle_spark.user_code.poison_rows import LeftOutRows as Choice
+from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows as Choice
 progress = SimpleNamespace(choices={(0, 1): {"step": Choice((3,), ())}})
 print(json.dumps([bool(jobs._choices(progress, 0, 1, 1))]))
 """

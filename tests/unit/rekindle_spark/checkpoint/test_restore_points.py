@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle_spark.checkpoint import input_preservation, restore_points
+from rekindle_spark.checkpoint import durable_input_job, restore_points
 from rekindle_spark.checkpoint.restore_points import DurableInput, RestorePoints
 from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.pipeline import program
@@ -127,41 +127,41 @@ def test_files_of_a_record_are_states_old_and_new_and_inputs() -> None:
 
 def test_what_somebody_behind_would_lack_is_to_be_written() -> None:
     progress = largest_is_behind()
-    assert input_preservation.unwritten(progress, 8, {LARGEST}) == {
+    assert durable_input_job.unwritten(progress, 8, {LARGEST}) == {
         COUNTED0: (5, 9),
         COUNTED1: (5, 9),
     }
     written = DurableInput(7, {COUNTED0: (5, 8)}, frozenset({LARGEST}))
     progress.restore_points = RestorePoints(7, {LARGEST: 4}, [written])
-    assert input_preservation.unwritten(progress, 9, {LARGEST}) == {
+    assert durable_input_job.unwritten(progress, 9, {LARGEST}) == {
         COUNTED0: (8, 10),
         COUNTED1: (5, 10),
     }
-    assert input_preservation.unwritten(progress, 9, set()) == {}
+    assert durable_input_job.unwritten(progress, 9, set()) == {}
 
 
 def test_a_checkpoint_waits_where_what_is_needed_is_nowhere() -> None:
     progress = largest_is_behind()
-    assert input_preservation.is_covered(progress, 9, {LARGEST})
+    assert durable_input_job.is_covered(progress, 9, {LARGEST})
     progress.retained.clear()
-    assert not input_preservation.is_covered(progress, 9, {LARGEST})
+    assert not durable_input_job.is_covered(progress, 9, {LARGEST})
     frames = {COUNTED0: (5, 10), COUNTED1: (5, 10)}
     written = DurableInput(9, frames, frozenset({LARGEST}))
     progress.restore_points = RestorePoints(9, {LARGEST: 4}, [written])
-    assert input_preservation.is_covered(progress, 9, {LARGEST})
+    assert durable_input_job.is_covered(progress, 9, {LARGEST})
 
 
 def test_what_sources_made_need_not_be_anywhere() -> None:
     progress = largest_is_behind()
     progress.retained.clear()
     progress.restore_points = RestorePoints(4, {}, [])
-    assert input_preservation.is_covered(progress, 9, {COUNTED0, COUNTED1})
+    assert durable_input_job.is_covered(progress, 9, {COUNTED0, COUNTED1})
 
 
 def test_of_a_producer_that_is_gone_nobody_needs_what_it_will_make() -> None:
     progress = largest_is_behind()
     progress.lose(["a"])
-    assert input_preservation.is_covered(progress, 9, {LARGEST, COUNTED0, COUNTED1})
+    assert durable_input_job.is_covered(progress, 9, {LARGEST, COUNTED0, COUNTED1})
 
 
 def test_a_state_that_is_made_of_several_files_needs_them_all_until_it_is_written_whole() -> None:
@@ -190,8 +190,8 @@ def test_what_an_uncertain_step_gave_that_is_behind_itself_is_not_written() -> N
     uncertain = replace(counted, root=replace(counted.root, deterministic=False))
     progress.program = replace(progress.program, chains=(rows, uncertain, largest))
     both = {COUNTED0: (5, 9), COUNTED1: (5, 9)}
-    assert input_preservation.unwritten(progress, 8, {LARGEST}) == both
+    assert durable_input_job.unwritten(progress, 8, {LARGEST}) == both
     behind = {COUNTED0, LARGEST}
-    found = input_preservation.unwritten(progress, 8, behind)
+    found = durable_input_job.unwritten(progress, 8, behind)
     assert COUNTED0 not in found
     assert found[COUNTED1] == (5, 9)

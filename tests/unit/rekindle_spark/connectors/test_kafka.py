@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from rekindle.model.errors import InputError, RunError, SourceAwayError
-from rekindle_spark.connectors import hidden_values, kafka_client
+from rekindle_spark.connectors import hidden_values, kafka_options
 from rekindle_spark.connectors.decoding import Json
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.connectors.kafka import Kafka
-from rekindle_spark.connectors.kafka_client import ErrorNote
+from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.pipeline.steps import Pipeline
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("value", pa.int64())])
@@ -99,7 +99,7 @@ def test_a_secret_is_sent_as_its_place_and_read_where_it_is_needed(
     assert b"swordfish" not in sent
     received = pickle.loads(sent)
     assert "swordfish" not in repr(received)
-    made = kafka_client.configuration("Kafka", "b:9092", received.options, ErrorNote())
+    made = kafka_options.configuration("Kafka", "b:9092", received.options, ErrorNote())
     assert (made["sasl.password"], made["ssl.key.password"]) == ("swordfish-1", "swordfish-2")
 
 
@@ -159,11 +159,11 @@ class Fault:
 
 def test_what_no_waiting_mends_ends_the_run_and_all_else_is_away() -> None:
     note = ErrorNote()
-    away = kafka_client.of_error("Kafka", Fault("_TIMED_OUT"), note)
+    away = kafka_options.of_error("Kafka", Fault("_TIMED_OUT"), note)
     assert isinstance(away, SourceAwayError)
     assert "words of _TIMED_OUT" in str(away)
     note(Fault("_AUTHENTICATION"))
-    refused = kafka_client.of_error("Kafka", Fault("_TIMED_OUT"), note)
+    refused = kafka_options.of_error("Kafka", Fault("_TIMED_OUT"), note)
     assert not isinstance(refused, SourceAwayError)
     assert "Kafka refuses it (words of _AUTHENTICATION)" in str(refused)
 

@@ -27,7 +27,7 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
 from rekindle_spark.store.commit_summary import CommitSummary
-from rekindle_spark.user_code.poison_rows import Tolerance
+from rekindle_spark.user_code.dead_letter_sieve import Tolerance
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("size", pa.int64())])
 # rows/0, rows/1, counted/0; then the partitions of the branch

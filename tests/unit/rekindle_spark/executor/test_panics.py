@@ -42,8 +42,8 @@ from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, count, largest
-from rekindle_spark.user_code import poison_rows
-from rekindle_spark.user_code.poison_rows import Sieve, Tolerance
+from rekindle_spark.user_code import dead_letter_sieve
+from rekindle_spark.user_code.dead_letter_sieve import Sieve, Tolerance
 
 OURS = os.path.dirname(rekindle_spark.__file__)
 # They serve the connection itself, and call no library.
@@ -339,7 +339,7 @@ def test_a_panic_of_polars_in_a_map_is_a_dead_letter_or_the_steps_fault() -> Non
     (error,) = {letter["dead_letter_error"][0].as_py() for letter in sieve.letters}
     assert error.startswith("raised PanicException: operator does not support")
     with pytest.raises(StepError, match=r"step add-wei: raised PanicException.*at=1970"):
-        Sieve("add-wei", "rows/0", 7, ["at"], poison_rows.STRICT).run(rows, add_wei)
+        Sieve("add-wei", "rows/0", 7, ["at"], dead_letter_sieve.STRICT).run(rows, add_wei)
 
 
 def interrupt() -> None:
@@ -350,19 +350,19 @@ def test_ctrl_c_in_a_function_is_the_users_own(monkeypatch: pytest.MonkeyPatch) 
     # a shell that runs the tests in its background has it ignored
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
-        poison_rows.attempt(interrupt)
+        dead_letter_sieve.attempt(interrupt)
 
 
 def test_where_ctrl_c_cannot_come_a_function_has_raised_it_itself() -> None:
     with ThreadPoolExecutor(1) as threads:  # as in a host
-        _, error = threads.submit(poison_rows.attempt, interrupt).result()
+        _, error = threads.submit(dead_letter_sieve.attempt, interrupt).result()
     assert isinstance(error, KeyboardInterrupt)
     before = signal.signal(signal.SIGINT, lambda *_: None)  # as under a guard
     try:
-        _, error = poison_rows.attempt(interrupt)
+        _, error = dead_letter_sieve.attempt(interrupt)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert poison_rows.raised(error) == "raised KeyboardInterrupt"
+    assert dead_letter_sieve.raised(error) == "raised KeyboardInterrupt"
 
 
 def test_an_error_without_a_text_in_utf_8_is_told() -> None:
@@ -370,8 +370,8 @@ def test_an_error_without_a_text_in_utf_8_is_told() -> None:
         def __str__(self) -> str:
             raise ValueError
 
-    assert poison_rows.raised(Odd()) == "raised Odd: (its text raised ValueError)"
-    assert poison_rows.raised(ValueError("\ud800")) == r"raised ValueError: \ud800"
+    assert dead_letter_sieve.raised(Odd()) == "raised Odd: (its text raised ValueError)"
+    assert dead_letter_sieve.raised(ValueError("\ud800")) == r"raised ValueError: \ud800"
 
 
 def test_a_row_of_what_python_has_no_value_for_is_shown() -> None:
@@ -379,7 +379,7 @@ def test_a_row_of_what_python_has_no_value_for_is_shown() -> None:
     far = pa.array([2**60], pa.date64())
     table = pa.table({"text": text, "far": far})
     with pytest.raises(StepError, match=r"row 0, text=b'.xff', far="):
-        Sieve("s", "rows/0", 7, [], poison_rows.STRICT).run(table, lambda _: 1 / 0)
+        Sieve("s", "rows/0", 7, [], dead_letter_sieve.STRICT).run(table, lambda _: 1 / 0)
 
 
 def test_a_thread_that_serves_outlives_a_panic(capsys: pytest.CaptureFixture[str]) -> None:

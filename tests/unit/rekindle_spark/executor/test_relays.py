@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from rekindle.model.errors import DamagedError, StepError
-from rekindle_spark.checkpoint import input_preservation
+from rekindle_spark.checkpoint import durable_input_job
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.driver.partition_table import LeftOut, PartitionTable
@@ -223,10 +223,10 @@ def test_checkpoints_go_on_without_what_nobody_gives_a_reader_of_a_branch() -> N
     spans = {NUMBERED0: (5, 15), NUMBERED1: (5, 15)}
     progress.retained.add(1, [("a", spans)], [10])
     progress.finished |= {NUMBERED0: 15, NUMBERED1: 15}
-    assert input_preservation.is_covered(progress, 15, [LAST])
-    wanted = input_preservation.unwritten(progress, 15, {LAST})
+    assert durable_input_job.is_covered(progress, 15, [LAST])
+    wanted = durable_input_job.unwritten(progress, 15, {LAST})
     assert wanted == {NUMBERED0: (5, 13), NUMBERED1: (5, 16)}
-    assert input_preservation._given(progress, LAST, wanted) == wanted
+    assert durable_input_job._given(progress, LAST, wanted) == wanted
 
 
 def test_a_branch_stops_with_the_branch_that_writes_for_it() -> None:

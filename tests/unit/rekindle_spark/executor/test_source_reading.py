@@ -15,7 +15,7 @@ from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.pipeline.unbounded_source import RowsAndRejects
-from rekindle_spark.user_code.poison_rows import Tolerance
+from rekindle_spark.user_code.dead_letter_sieve import Tolerance
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("offset", pa.int64())])
 

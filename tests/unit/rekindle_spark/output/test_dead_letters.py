@@ -23,7 +23,7 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, Stream
 from rekindle_spark.store.checkpoint_store import StoreHistory
 from rekindle_spark.store.commit_summary import CommitSummary
-from rekindle_spark.user_code.poison_rows import LeftOutRows, Tolerance
+from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
 
 TOLERANCE = Tolerance(2, 100)
 NOTHING = LeftOutRows()

@@ -18,7 +18,7 @@ from rekindle_spark.operators.stateful import Emitted, ValueState
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, Stream
-from rekindle_spark.user_code.poison_rows import Tolerance
+from rekindle_spark.user_code.dead_letter_sieve import Tolerance
 
 Function = Callable[[pa.Table], Any]
 

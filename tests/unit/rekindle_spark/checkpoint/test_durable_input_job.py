@@ -2,8 +2,8 @@
 
 import pytest
 
-from rekindle_spark.checkpoint import input_preservation
-from rekindle_spark.checkpoint.input_preservation import TURNS_MAX
+from rekindle_spark.checkpoint import durable_input_job
+from rekindle_spark.checkpoint.durable_input_job import TURNS_MAX
 from rekindle_spark.spark.spark_gateway import Task
 
 
@@ -13,7 +13,7 @@ def tasks(executors: str) -> list[Task]:
 
 
 def test_an_executor_writes_the_input_of_one_partition_after_the_other() -> None:
-    job = input_preservation._specification(tasks("ababa"), range(5), 2)
+    job = durable_input_job._specification(tasks("ababa"), range(5), 2)
     assert ["".join(task.executor for task in stage) for stage in job.stages] == ["ab", "ab", "a"]
     assert [[number for _, run in stage for number in run] for stage in job.produced] == [
         [0, 1],
@@ -26,7 +26,7 @@ def test_an_executor_writes_the_input_of_one_partition_after_the_other() -> None
 @pytest.mark.parametrize("executors", ["a", "ab", "abc"])
 def test_of_very_many_each_executor_has_as_few_at_a_time_as_can_be(executors: str) -> None:
     given = tasks(executors * 50)
-    job = input_preservation._specification(given, range(len(given)), len(executors))
+    job = durable_input_job._specification(given, range(len(given)), len(executors))
     assert len(job.stages) <= TURNS_MAX
     assert {len(stage) for stage in job.stages[:-1]} == {4 * len(executors)}
     assert job.partitions == set(range(len(given)))
