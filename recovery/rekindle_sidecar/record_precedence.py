@@ -2,7 +2,7 @@
 
 Several sidecars may write at once: one that stood still goes on, a driver was started twice. A
 record gives way only to a newer one, and every write is made on the condition that what it was
-compared with is still there. Pure; `store_sync` and `store_sync` ask.
+compared with is still there. Pure; `store_sync` asks.
 """
 
 from dataclasses import dataclass, field

@@ -8,17 +8,10 @@ A round is woken by requests of the driver and by watches, and is due twice a se
 time brings. Requests wait for none of it: each step runs on a thread, and only its outcome comes
 back to the event loop. When the store does not answer, all that is known of it is forgotten.
 
-Which directives and acknowledgements may go: the store must not grow with every plan.
-
-Kept are what the driver has not acknowledged and the newest `ACKS_KEPT` that it has, for people who
-ask what happened. Numbers grow through all generations of an application, so what was for earlier
-ones has the lower numbers. `choose` is pure; `tidy` carries it out, and asks the store.
-
-The record that says that the driver is there: made, kept and removed.
-
-It belongs to the sidecar's session, so it goes with it.
-
-Reports and acknowledgements into the store, each only when it is newer than what stands there.
+The store does not grow with every plan: of directives and acknowledgements the unacknowledged ones
+are kept, and the newest `ACKS_KEPT` others, for people who ask what happened. Numbers grow through
+all generations of an application, so those of earlier ones are lower. The heartbeat belongs to the
+sidecar's session, and goes with it. Reports are written only over older ones.
 """
 
 import asyncio

@@ -3,11 +3,9 @@
 Kept from decisions, for a Recovery object comes only after the first one; when this process begins
 to act, from the objects. Used by the deciding thread alone.
 
-Which recoveries of a policy go on at once, and which of them wait for others to be over.
-
-Whoever has had a plan goes on; of the others the oldest is next. So a recovery that has begun is
-never stopped by one that comes later, and an operator that takes over lets the same ones go on.
-Pure; the shell says what is open.
+An application that has had a plan goes on; of the others the oldest is next. So a recovery that has
+begun is never stopped by one that comes later, and an operator that takes over lets the same ones
+go on.
 """
 
 from collections.abc import Iterable

@@ -3,17 +3,15 @@
 `solve` is what everyone calls: the coordinator for every plan, the command `rekindle plan`, the
 benchmarks. Reads time only through the clock that it is given.
 
-Solver auto, for problems that are too large to be solved exactly in any case.
+The solver `auto` is for problems that are too large to be solved exactly in any case. The last plan
+and the starts of best-density grow by density, in a share of the budget. Where the best of them
+comes near the bound, as it does where few partitions are shared by many, HiGHS gets a share to find
+the best plan. Unless it proves one, a local search makes the best of all better: by swaps where the
+pairs of a chosen and another query are few enough, else by taking out and filling up; what swaps
+leave of the budget is best-density's.
 
-The last plan and the starts of best-density grow by density, in a share of the budget. Where the
-best of them comes near the bound, as it does where few partitions are shared by many, HiGHS gets a
-share to find the best plan. Unless it proves one, a local search makes the best of all better: by
-swaps where the pairs of a chosen and another query are few enough, else by taking out and filling
-up; what swaps leave of the budget is best-density's.
-
-Operator-centric: the baseline that restarts partitions, not queries (paper, section 7).
-
-Takes partitions in topological order, the cheapest first, while they fit; a query is back when all
+`operator-centric` is the baseline that restarts partitions, not queries (paper, section 7). It
+takes partitions in topological order, the cheapest first, while they fit; a query is back when all
 its partitions happen to be. A problem names no edges, so the number of lost queries that need a
 partition stands for its place in the order: what is upstream is needed by at least as many.
 Partitions that complete no query take capacity here and are left out of the plan.

@@ -154,9 +154,9 @@ class LeftOut:
 @dataclass(slots=True)
 class PartitionTable:
     """Placement and progress of every partition, by number; epochs are the last finished.
-    `left_out` has the first steps of the branches that a partition runs without (`branches`).
-    `choices` are those of each step with dead letters, by partition and epoch that is committed and
-    may run again."""
+    `left_out` has the first steps of the branches that a partition runs without
+    (`stopped_branches`). `choices` are those of each step with dead letters, by partition and
+    epoch that is committed and may run again."""
 
     program: Program
     restore_points: RestorePoints = field(default_factory=RestorePoints)

@@ -3,7 +3,7 @@
 What counts is what the kernel cannot take back by itself: anonymous pages, not those of files. The
 budget comes with each request, or from the container (`container_memory`). A host asks before each
 epoch of a partition, so that it can say no as long as it lives; the driver draws the consequences
-(`budget`).
+(`memory_budget`).
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """Keeps hosts within their memory: smaller epochs and pieces, an event, or the end of the run.
 
-What to do is decided in `budget`; this applies it. Called by `control_loop`.
+What to do is decided in `memory_budget`; this applies it. Called by `control_loop`.
 """
 
 import time
