@@ -153,7 +153,7 @@ def test_a_certificate_that_is_renewed_under_a_running_sidecar_is_taken_up(
         old = presented(zookeeper)
         files.write(make_certificate(HOST))
         wait_until(lambda: presented(zookeeper) != old)
-        # whoever is connected stays so
+        # clients that are connected stay so
         assert driver.report(driver.progress())["store_reachable"]
 
         zookeeper.kill(1)
@@ -185,6 +185,6 @@ def test_a_sidecar_with_authorities_that_cannot_be_used_does_not_start(
 
 
 def presented(zookeeper: LocalZookeeper) -> str:
-    """The certificate that the server presents now, whoever has signed it."""
+    """The certificate that the server presents now, of any authority."""
     host, _, port = zookeeper.connect_string.rpartition(":")
     return ssl.get_server_certificate((host, int(port)), timeout=30)

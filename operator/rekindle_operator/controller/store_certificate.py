@@ -1,6 +1,6 @@
 """The certificate of the store's servers, where the operator makes it.
 
-    Secret ──► decide ──► Secret, with all authorities that count      by whoever acts
+    Secret ──► decide ──► Secret, with all authorities that count      by the leader
     Secret ──► authorities, for our own connections and the namespaces' Secrets     by every replica
 
 It needs no store: servers start once the Secret is there, and read a certificate that has changed.
@@ -46,7 +46,7 @@ def _nobody() -> bool:
 
 @dataclass(slots=True)
 class StoreCertificate:
-    """`hosts` are the names of the servers; whoever `acts` writes, all others read."""
+    """`hosts` are the names of the servers; the replica that `acts` writes, all others read."""
 
     api: Api
     namespace: str

@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 
 LIFE = timedelta(days=90)
-# Clocks of nodes may be behind the one of whoever made it.
+# Clocks of nodes may be behind the one of its maker.
 BACKDATED = timedelta(hours=1)
 SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
 # Of servers that call each other with the same certificate.

@@ -1,6 +1,6 @@
 """The webhook's certificate in its Secret, and its authorities in the configuration.
 
-    Secret ──► decide ──► Secret ──► caBundle      by whoever acts, a step each time
+    Secret ──► decide ──► Secret ──► caBundle      by the leader, a step each time
     Secret ──► the pair to present                 by every replica
 
 Two writers cannot spoil it: a Secret or a configuration that has changed since it was read is not

@@ -191,7 +191,7 @@ def test_a_single_server_keeps_what_it_is_told(
 
 
 def presented(pod: Pod) -> str:
-    """The certificate of a server, whoever has signed it."""
+    """The certificate of a server, of any authority."""
     return ssl.get_server_certificate((pod.host, pod.secure_port), timeout=ASK_SECONDS_MAX)
 
 

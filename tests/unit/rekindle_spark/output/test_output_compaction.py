@@ -1,6 +1,6 @@
 """Output files of old commits are put together, and readers get the same rows at any moment.
 
-Whoever crashes, and whoever does the same beside it; and there are few files then.
+Through crashes, and beside another driver that does the same; and there are few files then.
 """
 
 import errno
