@@ -5,8 +5,8 @@
 A segment has the lines of `LENGTH` records whose numbers follow each other, byte for byte, and its
 name can be made from any of the numbers, so that nobody has to list segments to find a record. Its
 content follows from its name: the log before it never changes, so whoever makes it makes the same,
-and a driver that was superseded does no harm with it. `sealing` makes them for the driver, and
-`commit_log` reads them for all. Format: docs/formats.md.
+and a driver that was superseded does no harm with it. `segment_writer` makes them for the driver,
+and `commit_log` reads them for all. Format: docs/formats.md.
 """
 
 import gzip

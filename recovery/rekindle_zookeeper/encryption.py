@@ -7,6 +7,8 @@ Only the given authorities count, not those of the system, and a server's certif
 the name by which it is called. Clients show no certificate: their credential says who they are. A
 connection goes on for as long as it lasts, whatever is renewed meanwhile. `sessions` and the
 operator's questions to single servers call `Encryption.connect`.
+
+Why: docs/decisions/0004-transport-encryption-of-the-store.md.
 """
 
 import logging

@@ -21,12 +21,15 @@ for name in "${names[@]}"; do
   fi
   for jar in "${found[@]}"; do class_path+=$jar:; done
 done
-# Writes what ZooKeeper reads where it is another one by now: key and certificate in one file. A
-# Secret's volume changes as a whole, by a link, which ZooKeeper would not see.
+# Writes the files that ZooKeeper reads if they have changed: key and certificate in one. A Secret's
+# volume changes as a whole, by a link, which ZooKeeper would not see; all is read behind that link,
+# so that key and certificate belong together.
 write_pem() {
-  local server authorities
-  server=$(cat "$TLS_FOLDER"/tls.key && echo && cat "$TLS_FOLDER"/tls.crt) || return
-  authorities=$(cat "$TLS_FOLDER"/ca.crt) || return
+  local folder server authorities
+  umask 077
+  folder=$TLS_FOLDER/$(readlink "$TLS_FOLDER"/..data || true)
+  server=$(cat "$folder"/tls.key && echo && cat "$folder"/tls.crt) || return
+  authorities=$(cat "$folder"/ca.crt) || return
   if [[ ! -e /tmp/tls/server.pem || $server != "$(< /tmp/tls/server.pem)" ]]; then
     echo "$server" > /tmp/tls/new && mv /tmp/tls/new /tmp/tls/server.pem
   fi
@@ -36,9 +39,9 @@ write_pem() {
 }
 if [[ -n ${TLS_FOLDER:-} ]]; then
   (umask 077 && mkdir -p /tmp/tls)
-  write_pem
+  (write_pem)
   # As long as this process lives, which becomes the server.
-  while sleep 5 && kill -0 $$; do write_pem || true; done 2> /dev/null &
+  while sleep 5 && kill -0 $$; do (write_pem) || true; done 2> /dev/null &
 fi
 # Netty takes memory beside the heap, and threads, by what the whole node has.
 exec "$JAVA" -Xmx"$HEAP_MEGABYTES"m -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError \

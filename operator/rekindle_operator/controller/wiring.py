@@ -66,7 +66,7 @@ class RunningOperator:
     renewals: LeasePoller
     leadership: LeaderElection
     errands: WorkQueue
-    soundings: ZookeeperProbe
+    probe: ZookeeperProbe
     admission: WebhookSetup
     known: ClusterView
     shell: CoordinatorLoop
@@ -99,7 +99,7 @@ class RunningOperator:
             if self.options.webhook:
                 self.admission.start()
             self.metrics.awaited = ""
-            self.soundings.start()
+            self.probe.start()
             self.metrics.turned_at = time.monotonic()
             self.leadership.start()
             if self.credentials is not None:
@@ -121,7 +121,7 @@ class RunningOperator:
         if self.credentials is not None:
             self.credentials.close()
         self.errands.stop()
-        self.soundings.stop()
+        self.probe.stop()
         self.leadership.close()
         self.handlers.stop()
         self.renewals.stop()
@@ -217,9 +217,9 @@ def _assembled(base: _Base) -> RunningOperator:
     renewals = LeasePoller(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = _writer(base, leadership)
-    soundings = _soundings(base)
+    probe = _probe(base)
     stopped: dict[Place, str] = {}
-    contacts = DriverContacts(lambda: soundings.coordination, stopped)
+    contacts = DriverContacts(lambda: probe.coordination, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     admission = WebhookSetup(options, writer, known, judge, base.metrics, log, writer.may_write)
     meter = MetricsReader(
@@ -253,7 +253,7 @@ def _assembled(base: _Base) -> RunningOperator:
         renewals=renewals,
         leadership=leadership,
         errands=errands,
-        soundings=soundings,
+        probe=probe,
         admission=admission,
         credentials=credentials,
         certificate=base.certificate,
@@ -334,7 +334,7 @@ def _encryption(certificate: StoreCertificate) -> Encryption:
     return Encryption(certificate.authorities, f"Secret {certificate.namespace}/{SECRET}")
 
 
-def _soundings(base: _Base) -> ZookeeperProbe:
+def _probe(base: _Base) -> ZookeeperProbe:
     options = base.options
     return ZookeeperProbe(
         base.connection,

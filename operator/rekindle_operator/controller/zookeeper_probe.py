@@ -66,7 +66,7 @@ class ZookeeperProbe:
 
     def start(self) -> None:
         """Ask until `stop` is called."""
-        threading.Thread(target=self._run, name="soundings", daemon=True).start()
+        threading.Thread(target=self._run, name="zookeeper-probe", daemon=True).start()
 
     def stop(self) -> None:
         """End after the present round."""

@@ -3,8 +3,8 @@
 A savepoint is a checkpoint with the states of all partitions, at which the driver before has ended
 because it was asked to (`epoch_loop`, `checkpoint_coordinator`): of any other one that driver may
 go on. States are matched by the names of their steps: those of steps that are gone stay behind, new
-steps begin empty, with their next whole window (`operators.beginnings`). Where a step's parallelism
-is another, each key's state moves to where its input will go (`operators.scaling`). All that
+steps begin empty, with their next whole window (`step_beginnings`). Where a step's parallelism
+is another, each key's state moves to where its input will go (`rescaling`). All that
 becomes a checkpoint one epoch later, in which nothing is read, whose record has its cut as well:
 one record, so an upgrade is there or is not. Called by `driver_main` at its start.
 """

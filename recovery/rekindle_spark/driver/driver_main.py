@@ -69,7 +69,7 @@ POLLS_PER_EPOCH, POLL_SECONDS_MIN, POLL_SECONDS_MAX = 5, 0.05, 1.0
 class DriverPlace:
     """Where a driver runs: Spark master, checkpoint store, event file, Spark options.
 
-    `store` is a folder, or a URL (`files`).
+    `store` is a folder, or a URL (`store_files`).
     `master` is None where spark-submit has started the driver: its JVM is there already, with the
     master and the options that it was told. `sidecar` is the socket of its sidecar, under
     `identity`; without one the driver is its own coordinator.

@@ -14,7 +14,7 @@ Every record is created only if it is absent, so of two drivers one is told that
 driver that starts seals the commit log with an empty record, at which an older one fails. The seal
 names the checkpoints that count. A record of an older driver that is on its way meanwhile, and
 comes later, is void: it is neither read nor kept.
-Formats: docs/formats.md. Where the files lie, and how they are made, is up to `files`.
+Formats: docs/formats.md. Where the files lie, and how they are made, is up to `store_files`.
 """
 
 import os

@@ -175,7 +175,7 @@ def operator() -> RunningOperator:
         renewals=nothing,
         leadership=nothing,
         errands=nothing,
-        soundings=nothing,
+        probe=nothing,
         admission=nothing,
         known=nothing,
         shell=World().coordinator().shell,
