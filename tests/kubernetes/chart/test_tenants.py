@@ -134,6 +134,8 @@ def with_secret(arguments: list[str], file: Path) -> list[str]:
 @contextmanager
 def a_namespace(api_client: client.ApiClient, name: str) -> Iterator[None]:
     core: Any = client.CoreV1Api(api_client)
+    # one of the test before may be on its way out
+    await_that(lambda: name not in {item.metadata.name for item in core.list_namespace().items})
     core.create_namespace({"metadata": {"name": name}})
     await_that(lambda: core.list_namespaced_service_account(name).items)
     try:
