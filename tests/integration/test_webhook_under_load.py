@@ -18,9 +18,9 @@ from injection_world import driver, review
 from rekindle_operator.webhook import webhook_server
 
 CONNECTIONS = 500
-# Beside what it has imported: a MiB of TLS and body for each of the 200 connections that are kept,
-# and bodies that are read. The operator's container may have 768 MiB.
-MORE_BYTES_MAX = 384 << 20
+# Beside the memory of its modules: buffers of the 200 connections that are kept, and the bodies
+# that are read. 62 MiB are usual; the operator's container may have 768.
+MORE_BYTES_MAX = 128 << 20
 WAIT_SECONDS_MAX = 60.0
 # so much of each body comes, and then nothing
 BEGUN_BYTES = 256 << 10
