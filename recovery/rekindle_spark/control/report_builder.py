@@ -187,7 +187,8 @@ def lags(application: DriverContext, now: float) -> dict[str, float]:
 def sources(application: DriverContext, now: float) -> dict[str, SourceSeen]:
     """How the sources stand that are no replays."""
     program, found = application.program, dict[str, SourceSeen]()
-    held = {program.chains[index].source: one.text for index, one in application.held.items()}
+    with application.lock:  # the catch-up thread lets go of some
+        held = {program.chains[index].source: one.text for index, one in application.held.items()}
     for name, intake in application.arrivals.intakes.by_step.items():
         away = intake.answer.away if intake.is_away and intake.answer else held.get(name, "")
         found[name] = SourceSeen(
