@@ -234,6 +234,7 @@ class _Asking:
         except library.KafkaException as error:
             raise kafka_options.of_error(self._where, error.args[0], self.note) from error
         self.asked += 1
+        self.note.clear()
         self._check_first(identities)
         return {
             name: PartitionOffsets(oldest[name], latest[name], identity)
