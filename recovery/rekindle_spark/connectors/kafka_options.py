@@ -30,6 +30,7 @@ REFUSALS = (
     "_AUTHENTICATION",
     "SASL_AUTHENTICATION_FAILED",
     "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
     "CLUSTER_AUTHORIZATION_FAILED",
 )
 # Measured: with the default of a second a consumer reads a quarter of the rows.

@@ -26,12 +26,15 @@ RETRY_SECONDS = 2.0
 
 
 def heed_answers(application: DriverContext) -> None:
-    """Take in what sources have said; report those that have gone and come back.
+    """Take in what sources have said; report those that have gone and come back, and why offsets
+    could not be committed.
 
     Raises RunError for one that has been away for too long, and what a source has failed with.
     """
     if application.polls is None:
         return
+    for step, text in application.polls.take_commit_news().items():
+        application.events.write("source-commit-failed", source=step, text=text)
     intakes, now = application.arrivals.intakes.by_step, driver_clock.now()
     for step, answer in application.polls.newest().items():
         intake = intakes[step]

@@ -200,12 +200,32 @@ def test_an_error_that_kafka_has_recovered_from_explains_no_later_one(
         return {"flights/0": "x"}
 
     monkeypatch.setattr(kafka._Asking, "_partitions", partitions)
-    monkeypatch.setattr(kafka._Asking, "_listed", lambda *_, is_latest: {"flights/0": 5})
+    monkeypatch.setattr(kafka._Asking, "_listed", lambda *_, **__: {"flights/0": 5})
     asking.note(Fault("_AUTHENTICATION"))
     assert asking.offsets()["flights/0"].latest == 5
     fault.append(Fault("_TIMED_OUT"))
     with pytest.raises(SourceAwayError, match=r"\(words of _TIMED_OUT\)"):
         asking.offsets()
+
+
+def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence(
+    client: Any,
+) -> None:
+    asking = kafka._Asking(source(group="lag"))
+
+    def consumer(given: dict[str, Any]) -> Any:
+        def commit(**_: Any) -> None:
+            given["error_cb"](Fault("GROUP_AUTHORIZATION_FAILED"))
+            raise Refused(Fault("GROUP_AUTHORIZATION_FAILED"))
+
+        assert (given["group.id"], given["session.timeout.ms"]) == ("lag", 6_000)
+        return SimpleNamespace(commit=commit)
+
+    client.Consumer = consumer
+    with pytest.raises(RunError, match="Kafka refuses it") as refused:
+        asking.commit({"flights/0": 5})
+    assert not isinstance(refused.value, SourceAwayError)
+    assert not asking.note.name
 
 
 @pytest.mark.usefixtures("client")

@@ -50,6 +50,7 @@ class World:
         self.log = Log({"p": 10})
         self.told: list[tuple[str, str]] = []
         self.answers: dict[str, SourceAnswer] = {}
+        self.commit_news: dict[str, str] = {}
         built = build(self.log)
         numbers = range(len(built.partition_names))
         progress = PartitionTable(built)
@@ -66,7 +67,7 @@ class World:
             newest=5,
             lock=threading.RLock(),
             arrivals=SimpleNamespace(intakes=Intakes(intakes)),
-            polls=SimpleNamespace(newest=lambda: self.answers),
+            polls=SimpleNamespace(newest=lambda: self.answers, take_commit_news=self.take_news),
             claimed=set(),
             cuts={},
             settings=SimpleNamespace(runtime=RuntimeSettings()),
@@ -76,6 +77,10 @@ class World:
             ),
         )
         self.numbers = built.numbers
+
+    def take_news(self) -> dict[str, str]:
+        news, self.commit_news = self.commit_news, {}
+        return news
 
     def fail(self, name: str) -> None:
         fault = SourceAwayError(where="log", what="is cut off", remedy="wait")
@@ -166,6 +171,14 @@ def test_a_source_that_the_driver_cannot_ask_is_told_once_and_ends_the_run_in_th
     with pytest.raises(RunError, match=r"could not be reached for 61 s \(cut off\)"):
         away_sources.heed_answers(world.application)
     assert world.told == [("source-away", "one")]
+
+
+def test_offsets_that_cannot_be_committed_are_an_event_and_no_absence(world: World) -> None:
+    world.commit_news = {"one": "Kafka: refuses it"}
+    world.answers = {"one": SourceAnswer(NOW)}
+    for _ in range(2):
+        away_sources.heed_answers(world.application)
+    assert world.told == [("source-commit-failed", "one")]
 
 
 def test_where_frames_of_a_held_source_would_be_made_again_their_readers_wait_too(
