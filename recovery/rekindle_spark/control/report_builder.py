@@ -146,7 +146,8 @@ class ReportBuilder:
 def gist(progress: ProgressReport) -> ProgressReport:
     """A report without what changes at every moment: when that is the same, there is no news.
 
-    Silence counts in steps of 5 s, so a silent node is news whenever it passes one.
+    Silence counts in steps of 5 s, so a silent node is news whenever it passes one. Of a source
+    counts whether it is away: why may have seconds in it.
     """
     nodes = {
         node: msgspec.structs.replace(
@@ -154,7 +155,10 @@ def gist(progress: ProgressReport) -> ProgressReport:
         )
         for node, seen in progress.nodes.items()
     }
-    away = {name: SourceSeen(away=seen.away) for name, seen in progress.sources.items()}
+    away = {
+        name: SourceSeen(away="away" if seen.away else "")
+        for name, seen in progress.sources.items()
+    }
     steady = {
         "sources": away,
         "sequence": 0,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.protocol import NodeSeen, ProgressReport
+from rekindle.protocol import NodeSeen, ProgressReport, SourceSeen
 from rekindle_spark.control import report_builder
 from rekindle_spark.control.executor_membership import Membership
 from rekindle_spark.driver import source_intake
@@ -43,6 +43,16 @@ def test_silence_is_news_whenever_it_passes_a_multiple_of_five_seconds() -> None
     ]
     news = [one != next_one for one, next_one in itertools.pairwise(gists)]
     assert news == [True, False, True, False, True]
+
+
+def test_a_source_is_news_when_it_goes_and_comes_and_not_while_it_is_away() -> None:
+    gists = [
+        report_builder.gist(
+            msgspec.structs.replace(report(), sources={"orders": SourceSeen(away=text)})
+        )
+        for text in ("", "has not answered for 31 s", "has not answered for 32 s", "")
+    ]
+    assert [one != next_one for one, next_one in itertools.pairwise(gists)] == [True, False, True]
 
 
 def membership(listening_seconds: float) -> Membership:
@@ -86,9 +96,7 @@ class HeldSources(dict[int, HeldSource]):
 
 
 def test_sources_that_are_let_go_meanwhile_end_no_report() -> None:
-    intakes = {
-        name: Intake(name, SourceTerms(), source_intake.beginning(1_000.0)) for name in "ab"
-    }
+    intakes = {name: Intake(name, SourceTerms(), source_intake.beginning(1_000.0)) for name in "ab"}
     held = HeldSources({n: HeldSource(1_000.0, 1_002.0, "is cut off") for n in range(2)})
     application: Any = SimpleNamespace(
         program=SimpleNamespace(chains=[SimpleNamespace(source=name) for name in "ab"]),
