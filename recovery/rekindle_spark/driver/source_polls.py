@@ -40,7 +40,7 @@ class SourcePolls:
     begin: frozenset[str]
     now: Callable[[], float]
     answers: dict[str, SourceAnswer] = field(default_factory=dict)
-    failure: RekindleError | None = None
+    failure: RunError | None = None
     needless: dict[str, Mapping[str, int]] = field(default_factory=dict)
     commit_errors: dict[str, str] = field(default_factory=dict)
     commit_news: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class SourcePolls:
             thread.join(JOIN_SECONDS)
 
     def newest(self) -> dict[str, SourceAnswer]:
-        """The newest answer of each source. Raises what a source has failed with."""
+        """The newest answer of each source. Raises RunError for what a source has failed with."""
         with self.lock:
             if self.failure is not None:
                 raise self.failure
@@ -103,7 +103,7 @@ class SourcePolls:
                 answer = SourceAnswer(self.now(), away=error.what)
             except dead_letter_sieve.USERS_ERRORS as error:
                 with self.lock:
-                    self.failure = _failure(step, error)
+                    self.failure = _of_a_run(_failure(step, error))
                 return
             with self.lock:
                 self.answers[step] = answer
@@ -136,6 +136,16 @@ def _ignoring_absence(source: UnboundedSource) -> Callable[[], None]:
             return
 
     return ask
+
+
+def _of_a_run(error: RekindleError) -> RunError:
+    """The same error in the middle of a run, where it is nobody's wrong usage: a topic may be found
+    missing once servers that were away at the start are there."""
+    if isinstance(error, RunError):
+        return error
+    failure = RunError(where=error.where, what=error.what, remedy=error.remedy)
+    failure.__cause__ = error
+    return failure
 
 
 def _failure(step: str, error: BaseException) -> RekindleError:

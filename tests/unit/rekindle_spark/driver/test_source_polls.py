@@ -4,10 +4,19 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping
 
+import pytest
 from log_source import Log
 
-from rekindle.model.errors import RunError, SourceAwayError
+from rekindle.model.errors import (
+    DataLossError,
+    InputError,
+    RekindleError,
+    RunError,
+    SourceAwayError,
+)
+from rekindle_spark.driver import source_polls
 from rekindle_spark.driver.source_polls import SourcePolls
+from rekindle_spark.pipeline.unbounded_source import PartitionOffsets
 
 
 class Committing(Log):
@@ -85,3 +94,42 @@ def test_nothing_is_committed_to_a_source_that_is_away() -> None:
     source.is_away = False
     poll(asking)
     assert source.committed == {"p": 5}
+
+
+class Failing(Log):
+    """A log that raises an error when it is asked."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__({"p": 10})
+        self.error = error
+
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+        raise self.error
+
+
+NO_TOPIC = {
+    "where": "Kafka at b:9092",
+    "what": "has no topic 'a'",
+    "remedy": "make the topic first",
+}
+
+
+def test_what_is_found_wrong_in_the_middle_of_a_run_is_an_error_of_the_run() -> None:
+    asking = polls(Failing(InputError(**NO_TOPIC)))
+    poll(asking)
+    with pytest.raises(RunError) as failed:
+        asking.newest()
+    error: RekindleError = failed.value
+    assert {name: getattr(error, name) for name in NO_TOPIC} == NO_TOPIC
+
+
+def test_an_error_of_the_run_keeps_its_kind() -> None:
+    asking = polls(Failing(DataLossError(where="log", what="is gone", remedy="wait")))
+    poll(asking)
+    with pytest.raises(DataLossError):
+        asking.newest()
+
+
+def test_what_is_wrong_before_anything_is_started_is_an_error_of_the_input() -> None:
+    with pytest.raises(InputError, match="has no topic"):
+        source_polls.check({"one": Failing(InputError(**NO_TOPIC))})
