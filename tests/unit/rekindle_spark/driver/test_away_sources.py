@@ -269,6 +269,25 @@ def test_a_job_that_fails_names_sources_that_were_away_and_what_was_read_of_othe
     assert result.read == {"other": {"p": RowsRead(SECOND, 3, 30)}}
 
 
+def test_a_function_that_says_that_a_source_is_away_is_a_step_that_raises() -> None:
+    built = build(Log({"p": 10}))
+    counts = built.numbers["one-counts/0"]
+    specification = Specification((), ((("a", {counts: (5, 5)}),),), {counts: (5, 5)})
+    fault = {"where": "lookup", "what": "is cut off", "remedy": "wait"}
+    reports = [
+        {
+            "executor": "a",
+            "status": "ok",
+            "partitions": {str(counts): {"status": "source-away", **fault}},
+        }
+    ]
+    result = job_results.judge(PartitionTable(built), specification, reports, "")
+    assert not result.sources_away
+    error = result.step_errors[counts]
+    assert error.where == "step one-counts"
+    assert error.what.startswith("raised SourceAwayError: lookup: is cut off")
+
+
 def test_a_pipeline_refuses_a_source_whose_terms_are_out_of_range() -> None:
     for wrong, text in (
         ({"lateness_seconds": -1.0}, "lateness_seconds: is -1.0"),
