@@ -47,7 +47,7 @@ class SourceAnswer:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Offsets [begin, end) of a source partition that the source has no more, and no epoch has
-    read."""
+    read. Where they are none, whatever came behind them before the partition went is unknown."""
 
     partition: str
     begin: int
@@ -346,10 +346,16 @@ class Intake:
         return found
 
     def _loss(self, lost: Lost) -> DataLossError:
+        what = (
+            f"offsets {lost.begin} to {lost.end} are gone, and no epoch has read them: {lost.why}"
+        )
+        if lost.begin == lost.end:
+            what = (
+                f"{lost.why}; records from offset {lost.end} on that no epoch has read are unknown"
+            )
         return DataLossError(
             where=f"step {self.step}: source partition {lost.partition}",
-            what=f"offsets {lost.begin} to {lost.end} are gone, and no epoch has read them: "
-            f"{lost.why}",
+            what=what,
             remedy='bring them back, or give the source on_data_loss="skip" to go on without them; '
             "committed output stays",
         )

@@ -235,6 +235,24 @@ def test_a_partition_that_was_made_anew_is_read_from_its_beginning() -> None:
     assert found.partitions[0].greatest is None
 
 
+def test_a_partition_that_was_read_whole_and_is_gone_has_lost_what_nobody_knows() -> None:
+    unknown = "; records from offset 10 on that no epoch has read are unknown"
+    one = start()
+    one.heed(identified(101.0, a=(0, 10, "first")))
+    cut(one, 101.0)
+    recreated, deleted = Intake("flights", one.terms, one.last), one
+    recreated.heed(identified(102.0, a=(0, 4, "second")))
+    with pytest.raises(DataLossError) as loss:
+        cut(recreated, 102.0)
+    assert loss.value.what == "it was recreated" + unknown
+    deleted.heed(SourceAnswer(102.0))
+    cut(deleted, 102.0)
+    deleted.heed(SourceAnswer(117.0))
+    with pytest.raises(DataLossError) as loss:
+        cut(deleted, 117.0)
+    assert loss.value.what == "it is not there any more" + unknown
+
+
 def test_a_partition_may_be_missing_for_a_moment_but_not_for_long() -> None:
     one = start()
     one.heed(answer(101.0, a=10, b=10))
