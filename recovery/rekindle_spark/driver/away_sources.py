@@ -1,6 +1,6 @@
 """Sources that cannot be reached: their queries wait, the others go on, nothing is planned.
 
-    the driver cannot ask ──► epochs take nothing of the source until it answers (`intake`)
+    the driver cannot ask ──► epochs take nothing of the source until it answers (`source_intake`)
 
     a host cannot read ──hold_back──► held: behind, and so is all that is downstream
                            ▲             │ read again after a rest, in a job of its own

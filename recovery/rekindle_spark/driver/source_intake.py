@@ -7,6 +7,8 @@ A StreamCut is logged with its epoch: ranges, watermark, and what led to it, so 
 same whatever the source says then. The watermark of an epoch comes from rows of earlier ones. A
 source partition counts for it as soon as it is known, and not while it is idle. Pure: answers and
 times are given. Called by `epoch_cutter`; `source_polls` asks the sources.
+
+Why: docs/decisions/0006-sources-whose-future-is-unknown.md.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@
 The epoch loop takes the newest answer and never waits for a source. One that cannot be reached is
 asked again, and so is one that does not answer at all: that counts as away too. What nobody will
 read again is committed by the same thread once an answer is there. That is for others to look at:
-where it fails the run goes on. Called by `driver_main` and `away`.
+where it fails the run goes on. Called by `driver_main` and `away_sources`.
 """
 
 import threading
