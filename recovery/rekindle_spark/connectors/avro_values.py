@@ -30,6 +30,9 @@ HEAD = struct.Struct(">bI")
 ASK_SECONDS_MAX = 5.0
 # One that has just been registered may not be known to every server of the registry yet.
 ASKS_MAX, ASK_AGAIN_SECONDS = 3, 0.5
+# So long a number counts as unknown that the registry has lacked, and to the end of the batch:
+# values are looked at many times, in halves, where one of them cannot be decoded.
+UNKNOWN_SECONDS = 5.0
 SCHEMA_BYTES_MAX = 1 << 24
 
 
@@ -45,13 +48,14 @@ class Avro:
     registry: str
     credentials: FromFile | FromEnvironment | None = None
     _known: dict[int, Any] = field(init=False, default_factory=dict)
+    _unknown: dict[int, float] = field(init=False, default_factory=dict)
 
     def __getstate__(self) -> tuple[pa.Schema, str, FromFile | FromEnvironment | None]:
         return self.schema, self.registry, self.credentials
 
     def __setstate__(self, saved: tuple[pa.Schema, str, FromFile | FromEnvironment | None]) -> None:
         self.schema, self.registry, self.credentials = saved
-        self._known = {}
+        self._known, self._unknown = {}, {}
 
     def check(self, where: str) -> None:
         """Raise InputError for what is no schema or URL, and for a password in the open."""
@@ -70,6 +74,8 @@ class Avro:
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values. Raises SourceAwayError where the registry cannot be reached."""
+        since = time.monotonic() - UNKNOWN_SECONDS
+        self._unknown = {number: at for number, at in self._unknown.items() if at > since}
         return decoding.sifted(list(values), [*range(len(values))], {}, self._read, self.schema)
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
@@ -92,12 +98,15 @@ class Avro:
 
     def _fetch(self, number: int) -> str:
         """The schema of a number. Raises ValueError where the registry has none."""
+        if number in self._unknown:
+            raise _no_schema(number)
         for left in reversed(range(ASKS_MAX)):
             try:
                 return self._ask(number)
             except urllib.error.HTTPError as error:
                 if error.code == 404 and not left:
-                    raise ValueError(f"has the unknown schema {number}") from None
+                    self._unknown[number] = time.monotonic()
+                    raise _no_schema(number) from None
                 if error.code != 404:
                     raise self._away(f"answers {error.code}") from None
             except (OSError, ValueError, KeyError) as error:
@@ -121,6 +130,10 @@ class Avro:
             what=f"cannot be reached ({why})",
             remedy="see that it is there, and can be reached from the nodes",
         )
+
+
+def _no_schema(number: int) -> ValueError:
+    return ValueError(f"has the unknown schema {number}")
 
 
 def _library() -> Any:

@@ -25,6 +25,9 @@ from rekindle_spark.user_code import argument_checks
 
 EARLIEST, LATEST = "earliest", "latest"
 ASK_SECONDS_MAX = 5.0
+# Who commits asks nothing meanwhile. A commit waits for the group's coordinator for the first of
+# these, and for its answer for the second.
+COMMITTER = {"enable.auto.commit": False, "session.timeout.ms": 6_000, "socket.timeout.ms": 10_000}
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us")
 # Columns that records have beside what is decoded of their values.
@@ -220,6 +223,7 @@ class _Asking:
 
     source: Kafka
     note: ErrorNote = field(default_factory=ErrorNote)
+    commit_note: ErrorNote = field(default_factory=ErrorNote)
     asked: int = 0
     _admin: Any = None
     _consumer: Any = None
@@ -234,6 +238,7 @@ class _Asking:
         except library.KafkaException as error:
             raise kafka_options.of_error(self._where, error.args[0], self.note) from error
         self.asked += 1
+        self.note.clear()
         self._check_first(identities)
         return {
             name: PartitionOffsets(oldest[name], latest[name], identity)
@@ -245,8 +250,8 @@ class _Asking:
         """Commit to the group."""
         library = kafka_options.library()
         if self._consumer is None:
-            own = {"group.id": self.source.group, "enable.auto.commit": False}
-            self._consumer = library.Consumer({**self._configuration(), **own})
+            own = {"group.id": self.source.group, **COMMITTER}
+            self._consumer = library.Consumer({**self._configuration(self.commit_note), **own})
         wanted = [
             library.TopicPartition(topic, int(number), offset)
             for name, offset in offsets.items()
@@ -255,20 +260,21 @@ class _Asking:
         try:
             self._consumer.commit(offsets=wanted, asynchronous=False)
         except library.KafkaException as error:
-            raise kafka_options.of_error(self._where, error.args[0], self.note) from error
+            raise kafka_options.of_error(self._where, error.args[0], self.commit_note) from error
+        self.commit_note.clear()
 
     @property
     def _where(self) -> str:
         names = ", ".join(self.source.topics) or f"topics {self.source.pattern}"
         return f"Kafka at {self.source.servers}, {names}"
 
-    def _configuration(self) -> dict[str, Any]:
+    def _configuration(self, note: ErrorNote) -> dict[str, Any]:
         source = self.source
-        return kafka_options.configuration("Kafka", source.servers, source.options, self.note)
+        return kafka_options.configuration("Kafka", source.servers, source.options, note)
 
     def _client(self) -> Any:
         if self._admin is None:
-            self._admin = kafka_options.admin_library().AdminClient(self._configuration())
+            self._admin = kafka_options.admin_library().AdminClient(self._configuration(self.note))
         return self._admin
 
     def _partitions(self) -> dict[str, str]:

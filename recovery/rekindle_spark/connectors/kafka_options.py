@@ -30,6 +30,7 @@ REFUSALS = (
     "_AUTHENTICATION",
     "SASL_AUTHENTICATION_FAILED",
     "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
     "CLUSTER_AUTHORIZATION_FAILED",
 )
 # Measured: with the default of a second a consumer reads a quarter of the rows.
@@ -81,9 +82,13 @@ def check_options(where: str, options: object) -> None:
 
 
 class ErrorNote:
-    """The last error that a client has told of by itself."""
+    """The last error that a client has reported by itself since it was last successful."""
 
     def __init__(self) -> None:
+        self.name = self.text = ""
+
+    def clear(self) -> None:
+        """Forget it: Kafka has answered since, so it explains no later error."""
         self.name = self.text = ""
 
     def __call__(self, error: Any) -> None:

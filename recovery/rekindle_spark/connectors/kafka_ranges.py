@@ -81,6 +81,7 @@ class _Reader:
             at = max(passed, self._client_position(), found[-1].offset() + 1 if found else 0)
             if at > reached:
                 reached, heard_at = at, time.monotonic()
+                self.note.clear()
             elif time.monotonic() - heard_at > SILENT_SECONDS_MAX:
                 raise self._silent(reached)
         self.position = end

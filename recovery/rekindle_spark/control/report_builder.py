@@ -146,7 +146,8 @@ class ReportBuilder:
 def gist(progress: ProgressReport) -> ProgressReport:
     """A report without what changes at every moment: when that is the same, there is no news.
 
-    Silence counts in steps of 5 s, so a silent node is news whenever it passes one.
+    Silence counts in steps of 5 s, so a silent node is news whenever it passes one. Of a source
+    counts whether it is away: why may have seconds in it.
     """
     nodes = {
         node: msgspec.structs.replace(
@@ -154,7 +155,10 @@ def gist(progress: ProgressReport) -> ProgressReport:
         )
         for node, seen in progress.nodes.items()
     }
-    away = {name: SourceSeen(away=seen.away) for name, seen in progress.sources.items()}
+    away = {
+        name: SourceSeen(away="away" if seen.away else "")
+        for name, seen in progress.sources.items()
+    }
     steady = {
         "sources": away,
         "sequence": 0,
@@ -187,7 +191,8 @@ def lags(application: DriverContext, now: float) -> dict[str, float]:
 def sources(application: DriverContext, now: float) -> dict[str, SourceSeen]:
     """How the sources stand that are no replays."""
     program, found = application.program, dict[str, SourceSeen]()
-    held = {program.chains[index].source: one.text for index, one in application.held.items()}
+    with application.lock:  # the catch-up thread lets go of some
+        held = {program.chains[index].source: one.text for index, one in application.held.items()}
     for name, intake in application.arrivals.intakes.by_step.items():
         away = intake.answer.away if intake.is_away and intake.answer else held.get(name, "")
         found[name] = SourceSeen(

@@ -1,6 +1,6 @@
 """Sources that cannot be reached: their queries wait, the others go on, nothing is planned.
 
-    the driver cannot ask ──► epochs take nothing of the source until it answers (`intake`)
+    the driver cannot ask ──► epochs take nothing of the source until it answers (`source_intake`)
 
     a host cannot read ──hold_back──► held: behind, and so is all that is downstream
                            ▲             │ read again after a rest, in a job of its own
@@ -26,12 +26,15 @@ RETRY_SECONDS = 2.0
 
 
 def heed_answers(application: DriverContext) -> None:
-    """Take in what sources have said; report those that have gone and come back.
+    """Take in what sources have said; report those that have gone and come back, and why offsets
+    could not be committed.
 
     Raises RunError for one that has been away for too long, and what a source has failed with.
     """
     if application.polls is None:
         return
+    for step, text in application.polls.take_commit_news().items():
+        application.events.write("source-commit-failed", source=step, text=text)
     intakes, now = application.arrivals.intakes.by_step, driver_clock.now()
     for step, answer in application.polls.newest().items():
         intake = intakes[step]

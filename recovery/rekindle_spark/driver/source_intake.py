@@ -7,6 +7,8 @@ A StreamCut is logged with its epoch: ranges, watermark, and what led to it, so 
 same whatever the source says then. The watermark of an epoch comes from rows of earlier ones. A
 source partition counts for it as soon as it is known, and not while it is idle. Pure: answers and
 times are given. Called by `epoch_cutter`; `source_polls` asks the sources.
+
+Why: docs/decisions/0006-sources-whose-future-is-unknown.md.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -25,6 +27,8 @@ FIRST_ROWS = 10_000
 # So long a source partition may be missing: a server that has just started knows few of them.
 MISSING_SECONDS_MAX = 15.0
 ARRIVALS_KEPT_MAX = 1_000
+# Partitions that are gone, of which a cut keeps where reading had ended; the newest are kept.
+DROPPED_MAX = 10_000
 # The size of rows may fall by so much from one job to the next.
 BYTES_DECAY = 0.8
 
@@ -45,7 +49,7 @@ class SourceAnswer:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Offsets [begin, end) of a source partition that the source has no more, and no epoch has
-    read."""
+    read. Where they are none, whatever came behind them before the partition went is unknown."""
 
     partition: str
     begin: int
@@ -96,13 +100,15 @@ class PartitionCut:
 @dataclass(frozen=True, slots=True)
 class StreamCut:
     """The input of one epoch of one source. All that had arrived at `arrived_at` is in it, or in an
-    earlier one. While the source is `away` nothing is."""
+    earlier one. While the source is `away` nothing is. `dropped` are empty cuts of partitions that
+    the source no longer has: one that comes back is read on from there."""
 
     partitions: tuple[PartitionCut, ...]
     watermark: int
     arrived_at: float
     away: bool = False
     lost: tuple[Lost, ...] = ()
+    dropped: tuple[PartitionCut, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -131,13 +137,16 @@ class StreamCut:
 
     def record(self) -> dict[str, Any]:
         """As it stands in the offset log."""
-        return {
+        record: dict[str, Any] = {
             "partitions": [one.record() for one in self.partitions],
             "watermark": self.watermark,
             "arrived_at": self.arrived_at,
             "away": self.away,
             "lost": [one.record() for one in self.lost],
         }
+        if self.dropped:
+            record["dropped"] = [one.record() for one in self.dropped]
+        return record
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> "StreamCut":
@@ -148,6 +157,8 @@ class StreamCut:
             record["arrived_at"],
             record["away"],
             tuple(Lost(**one) for one in record["lost"]),
+            # absent in the records of earlier versions
+            tuple(PartitionCut(**one) for one in record.get("dropped", ())),
         )
 
 
@@ -212,11 +223,22 @@ class Intake:
             return replace(self.last, partitions=waiting, away=answer is not None, lost=())
         cuts: list[PartitionCut] = []
         lost: list[Lost] = []
+        dropped = [one for one in self.last.dropped if one.partition not in answer.offsets]
         for before in self.last.partitions:
+            if self._is_gone(before, answer):
+                why = "it is not there any more"
+                lost.append(Lost(before.partition, before.end, _known_end(before), why))
+                dropped.append(self._dropped(before))
+                continue
             cut, gone = self._continued(before, answer, now)
-            cuts += [] if cut is None else [cut]
+            cuts.append(cut)
             lost += [] if gone is None else [gone]
-        known = {one.partition for one in self.last.partitions}
+        for before in self.last.dropped:
+            if before.partition in answer.offsets:
+                cut, gone = self._returned(before, answer, now)
+                cuts.append(cut)
+                lost += [] if gone is None else [gone]
+        known = {one.partition for one in (*self.last.partitions, *self.last.dropped)}
         for partition, there in answer.offsets.items():
             if partition not in known:
                 # partitions that are added later are read from their beginning
@@ -225,7 +247,13 @@ class Intake:
                 cuts.append(PartitionCut(partition, begin, end, end, there.identity, busy_at=now))
         if lost and self.terms.on_data_loss == FAIL:
             raise self._loss(lost[0])
-        return replace(self.last, partitions=tuple(cuts), away=False, lost=tuple(lost))
+        return replace(
+            self.last,
+            partitions=tuple(cuts),
+            away=False,
+            lost=tuple(lost),
+            dropped=tuple(dropped[-DROPPED_MAX:]),
+        )
 
     def rows_max(self) -> int:
         """Rows of the next epoch at most, as this source has them."""
@@ -245,21 +273,42 @@ class Intake:
         self.last = replace(offered, partitions=cuts, watermark=watermark, arrived_at=arrived_at)
         return self.last
 
+    def _is_gone(self, before: PartitionCut, answer: SourceAnswer) -> bool:
+        """Whether a partition has been missing for so long that it does not count any more."""
+        name = before.partition
+        if name in answer.offsets:
+            self.missing_since.pop(name, None)
+            return False
+        since = self.missing_since.setdefault(name, answer.at)
+        if answer.at - since < MISSING_SECONDS_MAX:
+            return False
+        del self.missing_since[name]
+        return True
+
+    def _dropped(self, before: PartitionCut) -> PartitionCut:
+        """What a cut keeps of a partition that is gone."""
+        end, greatest = before.end, self._greatest(before)
+        return replace(before, begin=end, latest=end, greatest=greatest, idle=False)
+
+    def _returned(
+        self, before: PartitionCut, answer: SourceAnswer, now: float
+    ) -> tuple[PartitionCut, Lost | None]:
+        """The same as `_continued` of a partition that had been dropped. What it lost by being
+        recreated was reported then."""
+        cut, lost = self._continued(replace(before, busy_at=now), answer, now)
+        return cut, lost if cut.identity == before.identity else None
+
     def _continued(
         self, before: PartitionCut, answer: SourceAnswer, now: float
-    ) -> tuple[PartitionCut | None, Lost | None]:
+    ) -> tuple[PartitionCut, Lost | None]:
         """What there is of a partition behind its newest cut, and what is gone of it."""
         name, end = before.partition, before.end
         there = answer.offsets.get(name)
         if there is None:
-            since = self.missing_since.setdefault(name, answer.at)
-            if answer.at - since < MISSING_SECONDS_MAX:
-                return replace(before, begin=end, idle=False, busy_at=now), None
-            return None, Lost(name, end, max(end, before.latest), "it is not there any more")
-        self.missing_since.pop(name, None)
+            return replace(before, begin=end, idle=False, busy_at=now), None
         cut = replace(before, identity=there.identity, idle=False)
         if there.identity != before.identity:
-            lost = Lost(name, end, max(end, before.latest), "it was recreated")
+            lost = Lost(name, end, _known_end(before), "it was recreated")
             begin = there.oldest
             self.greatest.pop(name, None)
             cut = replace(cut, greatest=None)
@@ -272,14 +321,19 @@ class Intake:
 
     def _judged(self, cut: PartitionCut, now: float) -> PartitionCut:
         """Enter what has been read of the partition, and whether it is idle."""
-        greatest = self.greatest.get(cut.partition, cut.greatest)
-        if cut.greatest is not None and greatest is not None:
-            greatest = max(greatest, cut.greatest)
+        greatest = self._greatest(cut)
         # what came while nobody looked does not make it idle
         if cut.latest > cut.begin or not self.has_begun:
             return replace(cut, greatest=greatest, busy_at=now)
         idle = now - cut.busy_at > self.terms.idle_seconds
         return replace(cut, greatest=greatest, idle=idle)
+
+    def _greatest(self, cut: PartitionCut) -> int | None:
+        """The greatest event time that has been read of the partition."""
+        greatest = self.greatest.get(cut.partition, cut.greatest)
+        if cut.greatest is not None and greatest is not None:
+            greatest = max(greatest, cut.greatest)
+        return greatest
 
     def _arrived_at(self, cuts: Sequence[PartitionCut]) -> float:
         """The last time at which nothing had arrived that these cuts leave out."""
@@ -294,10 +348,16 @@ class Intake:
         return found
 
     def _loss(self, lost: Lost) -> DataLossError:
+        what = (
+            f"offsets {lost.begin} to {lost.end} are gone, and no epoch has read them: {lost.why}"
+        )
+        if lost.begin == lost.end:
+            what = (
+                f"{lost.why}; records from offset {lost.end} on that no epoch has read are unknown"
+            )
         return DataLossError(
             where=f"step {self.step}: source partition {lost.partition}",
-            what=f"offsets {lost.begin} to {lost.end} are gone, and no epoch has read them: "
-            f"{lost.why}",
+            what=what,
             remedy='bring them back, or give the source on_data_loss="skip" to go on without them; '
             "committed output stays",
         )
@@ -372,6 +432,11 @@ def shares(wanted: Mapping[Key, int], most: int) -> dict[Key, int]:
     for key in short[:left]:
         granted[key] += 1
     return granted
+
+
+def _known_end(before: PartitionCut) -> int:
+    """Up to where there were rows of a partition when it was seen last."""
+    return max(before.end, before.latest)
 
 
 def _watermark(cuts: Sequence[PartitionCut], terms: SourceTerms) -> int:

@@ -2,7 +2,8 @@
 
 The epoch loop takes the newest answer and never waits for a source. One that cannot be reached is
 asked again, and so is one that does not answer at all: that counts as away too. What nobody will
-read again is committed by the same thread. Called by `driver_main` and `away`.
+read again is committed by the same thread once an answer is there. That is for others to look at:
+where it fails the run goes on. Called by `driver_main` and `away_sources`.
 """
 
 import threading
@@ -31,15 +32,18 @@ def check(sources: Mapping[str, UnboundedSource]) -> None:
 @dataclass(slots=True)
 class SourcePolls:
     """Threads that ask `sources`, by step, every `period_seconds`; those that `begin` are asked
-    where reading begins first. `now` is the clock of the answers."""
+    where reading begins first. `now` is the clock of the answers. `commit_errors` say by step
+    why the newest commit has failed, `commit_news` are those that nobody has taken yet."""
 
     sources: Mapping[str, UnboundedSource]
     period_seconds: float
     begin: frozenset[str]
     now: Callable[[], float]
     answers: dict[str, SourceAnswer] = field(default_factory=dict)
-    failure: RekindleError | None = None
+    failure: RunError | None = None
     needless: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    commit_errors: dict[str, str] = field(default_factory=dict)
+    commit_news: dict[str, str] = field(default_factory=dict)
     started_at: float = 0.0
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,7 +66,7 @@ class SourcePolls:
             thread.join(JOIN_SECONDS)
 
     def newest(self) -> dict[str, SourceAnswer]:
-        """The newest answer of each source. Raises what a source has failed with."""
+        """The newest answer of each source. Raises RunError for what a source has failed with."""
         with self.lock:
             if self.failure is not None:
                 raise self.failure
@@ -79,6 +83,12 @@ class SourcePolls:
         with self.lock:
             self.needless.update(offsets)
 
+    def take_commit_news(self) -> dict[str, str]:
+        """Why commits have failed, by step, where it is not what was taken before."""
+        with self.lock:
+            news, self.commit_news = self.commit_news, {}
+        return news
+
     def _ask(self, step: str) -> None:
         """What a thread does."""
         source, initial = self.sources[step], dict[str, int]()
@@ -89,22 +99,33 @@ class SourcePolls:
                     initial = dict(source.initial_offsets())
                     begins = False
                 answer = SourceAnswer(self.now(), dict(source.latest_offsets()), initial)
-                self._commit(step, source)
             except SourceAwayError as error:
                 answer = SourceAnswer(self.now(), away=error.what)
             except dead_letter_sieve.USERS_ERRORS as error:
                 with self.lock:
-                    self.failure = _failure(step, error)
+                    self.failure = _of_a_run(_failure(step, error))
                 return
             with self.lock:
                 self.answers[step] = answer
+            if not answer.away:
+                self._commit(step, source)
             self.ended.wait(AWAY_SECONDS if answer.away else self.period_seconds)
 
     def _commit(self, step: str, source: UnboundedSource) -> None:
         with self.lock:
             offsets = self.needless.pop(step, None)
-        if offsets is not None:
+        if offsets is None:
+            return
+        text = ""
+        try:
             source.commit(offsets)
+        except dead_letter_sieve.USERS_ERRORS as error:
+            is_ours = isinstance(error, RekindleError)
+            text = str(error) if is_ours else dead_letter_sieve.raised(error)
+        with self.lock:
+            if text and text != self.commit_errors.get(step):
+                self.commit_news[step] = text
+            self.commit_errors[step] = text
 
 
 def _ignoring_absence(source: UnboundedSource) -> Callable[[], None]:
@@ -115,6 +136,16 @@ def _ignoring_absence(source: UnboundedSource) -> Callable[[], None]:
             return
 
     return ask
+
+
+def _of_a_run(error: RekindleError) -> RunError:
+    """The same error in the middle of a run, where it is nobody's wrong usage: a topic may be found
+    missing once servers that were away at the start are there."""
+    if isinstance(error, RunError):
+        return error
+    failure = RunError(where=error.where, what=error.what, remedy=error.remedy)
+    failure.__cause__ = error
+    return failure
 
 
 def _failure(step: str, error: BaseException) -> RekindleError:

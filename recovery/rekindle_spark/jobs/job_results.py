@@ -17,8 +17,9 @@ from rekindle_spark.flow_control.memory_budget import MemoryReading
 from rekindle_spark.jobs import stage_timing
 from rekindle_spark.jobs.job_specs import Specification
 from rekindle_spark.jobs.link_health import Link
+from rekindle_spark.pipeline.unbounded_source import is_unbounded
 from rekindle_spark.spark import spark_gateway
-from rekindle_spark.user_code import watchdog
+from rekindle_spark.user_code import dead_letter_sieve, watchdog
 from rekindle_spark.user_code.watchdog import Noted
 
 
@@ -144,8 +145,11 @@ def _enter(
         else:
             result.damage = DamagedError(**fault)
     if status == "source-away":
-        fault = {key: outcome[key] for key in ("where", "what", "remedy")}
-        result.sources_away[number] = SourceAwayError(**fault)
+        away = SourceAwayError(**{key: outcome[key] for key in ("where", "what", "remedy")})
+        if _reads_unbounded(progress, number):
+            result.sources_away[number] = away
+        else:
+            result.step_errors[number] = _raised_away(progress, number, away)
     if "damaged" in outcome:
         producer, epoch = outcome["damaged"]
         result.damaged.add((producer, epoch))
@@ -153,6 +157,21 @@ def _enter(
         result.stateless_executors.add(progress.placed.get(number, ""))
     if status != "ok" and not result.reason:
         result.reason = f"{status}: {outcome.get('text', outcome.get('what'))}"
+
+
+def _reads_unbounded(progress: PartitionTable, number: int) -> bool:
+    """Whether a partition reads a source that can be away."""
+    chains, source = progress.program.chains, progress.program.owner[number].source
+    return any(one.name == source and is_unbounded(one.root.function) for one in chains)
+
+
+def _raised_away(progress: PartitionTable, number: int, away: SourceAwayError) -> StepError:
+    """What a function or a replay raised that has no source to wait for."""
+    return StepError(
+        where=f"step {progress.program.owner[number].name}",
+        what=f"{dead_letter_sieve.raised(away)}; only sources whose future is unknown can be away",
+        remedy=dead_letter_sieve.MEND,
+    )
 
 
 def deaths(reports: Iterable[Mapping[str, Any]]) -> list[Death]:

@@ -124,6 +124,20 @@ def test_what_is_no_value_of_a_known_schema_is_rejected_alone(registry: Registry
     assert "unknown schema 99" in decoder.decode([unknown]).rejected[0]
 
 
+def test_an_unknown_number_is_asked_for_once_in_a_batch_and_again_after_some_seconds(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown, decoder = struct.pack(">bI", 0, 99) + b"x", Avro(SCHEMA, registry.url)
+    values = [order(1, "a"), unknown, *[order(2, "b")] * 5, unknown]
+    assert [*decoder.decode(values).rejected] == [1, 7]
+    assert [*decoder.decode([unknown]).rejected] == [0]
+    assert registry.asked == [1, *[99] * avro_values.ASKS_MAX]
+    monkeypatch.setattr(avro_values, "UNKNOWN_SECONDS", 0.0)
+    monkeypatch.setitem(SCHEMAS, 99, FIRST)
+    known = struct.pack(">bI", 0, 99) + order(3, "c")[5:]
+    assert decoder.decode([known]).rows["key"].to_pylist() == ["c"]
+
+
 def test_a_registry_that_is_away_or_refuses_makes_the_source_away(registry: Registry) -> None:
     registry.status = 503
     with pytest.raises(SourceAwayError, match=r"cannot be reached \(answers 503\)"):

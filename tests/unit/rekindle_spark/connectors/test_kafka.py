@@ -4,17 +4,19 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from rekindle.model.errors import InputError, RunError, SourceAwayError
-from rekindle_spark.connectors import hidden_values, kafka_options
+from rekindle_spark.connectors import hidden_values, kafka, kafka_options, kafka_ranges
 from rekindle_spark.connectors.decoding import Json
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.connectors.kafka import Kafka
 from rekindle_spark.connectors.kafka_options import ErrorNote
+from rekindle_spark.connectors.kafka_ranges import PartitionAddress
 from rekindle_spark.pipeline.steps import Pipeline
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("value", pa.int64())])
@@ -37,6 +39,9 @@ class Record:
 
     def offset(self) -> int:
         return self.at
+
+    def error(self) -> None:
+        return None
 
     def key(self) -> bytes:
         return b"k"
@@ -113,8 +118,8 @@ def test_a_secret_that_is_not_there_is_named_by_its_place_alone(tmp_path: Path) 
         assert text in str(refused.value)
 
 
-def rows_of(kafka: Kafka, records: Sequence[Record]) -> tuple[list[dict[str, Any]], list[Any]]:
-    table, rejects = kafka._decoded(records)
+def rows_of(reading: Kafka, records: Sequence[Record]) -> tuple[list[dict[str, Any]], list[Any]]:
+    table, rejects = reading._decoded(records)
     return table.to_pylist(), [one for found in rejects for one in found.to_pylist()]
 
 
@@ -166,6 +171,80 @@ def test_what_no_waiting_mends_ends_the_run_and_all_else_is_away() -> None:
     refused = kafka_options.of_error("Kafka", Fault("_TIMED_OUT"), note)
     assert not isinstance(refused, SourceAwayError)
     assert "Kafka refuses it (words of _AUTHENTICATION)" in str(refused)
+
+
+class Refused(Exception):
+    """What the client raises."""
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stands for the client library."""
+    library = SimpleNamespace(
+        KafkaException=Refused, TopicPartition=lambda *at: SimpleNamespace(offset=at[-1])
+    )
+    monkeypatch.setattr(kafka_options, "library", lambda: library)
+    return library
+
+
+@pytest.mark.usefixtures("client")
+def test_an_error_that_kafka_has_recovered_from_explains_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking = kafka._Asking(source())
+    fault: list[Fault] = []
+
+    def partitions(_: Any) -> dict[str, str]:
+        if fault:
+            raise Refused(fault[0])
+        return {"flights/0": "x"}
+
+    monkeypatch.setattr(kafka._Asking, "_partitions", partitions)
+    monkeypatch.setattr(kafka._Asking, "_listed", lambda *_, **__: {"flights/0": 5})
+    asking.note(Fault("_AUTHENTICATION"))
+    assert asking.offsets()["flights/0"].latest == 5
+    fault.append(Fault("_TIMED_OUT"))
+    with pytest.raises(SourceAwayError, match=r"\(words of _TIMED_OUT\)"):
+        asking.offsets()
+
+
+def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence(
+    client: Any,
+) -> None:
+    asking = kafka._Asking(source(group="lag"))
+
+    def consumer(given: dict[str, Any]) -> Any:
+        def commit(**_: Any) -> None:
+            given["error_cb"](Fault("GROUP_AUTHORIZATION_FAILED"))
+            raise Refused(Fault("GROUP_AUTHORIZATION_FAILED"))
+
+        assert (given["group.id"], given["session.timeout.ms"]) == ("lag", 6_000)
+        return SimpleNamespace(commit=commit)
+
+    client.Consumer = consumer
+    with pytest.raises(RunError, match="Kafka refuses it") as refused:
+        asking.commit({"flights/0": 5})
+    assert not isinstance(refused.value, SourceAwayError)
+    assert not asking.note.name
+
+
+@pytest.mark.usefixtures("client")
+def test_an_error_before_records_came_explains_no_later_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_ranges, "SILENT_SECONDS_MAX", 0.0)
+    batches = [[Record(0, b"a")], [], []]
+    consumer = SimpleNamespace(
+        assign=lambda _: None,
+        consume=lambda *_: batches.pop(0),
+        position=lambda _: [SimpleNamespace(offset=-1001)],
+    )
+    note = ErrorNote()
+    note(Fault("_AUTHENTICATION"))
+    reader = kafka_ranges._Reader(PartitionAddress("b:9092", "flights", 3), consumer, note)
+    with pytest.raises(SourceAwayError, match="at offset 1") as away:
+        list(reader.read(0, 5))
+    assert "AUTHENTICATION" not in str(away.value)
 
 
 def test_a_pipeline_takes_it_with_dead_letters() -> None:

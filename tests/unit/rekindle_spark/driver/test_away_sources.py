@@ -50,6 +50,7 @@ class World:
         self.log = Log({"p": 10})
         self.told: list[tuple[str, str]] = []
         self.answers: dict[str, SourceAnswer] = {}
+        self.commit_news: dict[str, str] = {}
         built = build(self.log)
         numbers = range(len(built.partition_names))
         progress = PartitionTable(built)
@@ -66,7 +67,7 @@ class World:
             newest=5,
             lock=threading.RLock(),
             arrivals=SimpleNamespace(intakes=Intakes(intakes)),
-            polls=SimpleNamespace(newest=lambda: self.answers),
+            polls=SimpleNamespace(newest=lambda: self.answers, take_commit_news=self.take_news),
             claimed=set(),
             cuts={},
             settings=SimpleNamespace(runtime=RuntimeSettings()),
@@ -76,6 +77,10 @@ class World:
             ),
         )
         self.numbers = built.numbers
+
+    def take_news(self) -> dict[str, str]:
+        news, self.commit_news = self.commit_news, {}
+        return news
 
     def fail(self, name: str) -> None:
         fault = SourceAwayError(where="log", what="is cut off", remedy="wait")
@@ -168,6 +173,14 @@ def test_a_source_that_the_driver_cannot_ask_is_told_once_and_ends_the_run_in_th
     assert world.told == [("source-away", "one")]
 
 
+def test_offsets_that_cannot_be_committed_are_an_event_and_no_absence(world: World) -> None:
+    world.commit_news = {"one": "Kafka: refuses it"}
+    world.answers = {"one": SourceAnswer(NOW)}
+    for _ in range(2):
+        away_sources.heed_answers(world.application)
+    assert world.told == [("source-commit-failed", "one")]
+
+
 def test_where_frames_of_a_held_source_would_be_made_again_their_readers_wait_too(
     world: World,
 ) -> None:
@@ -254,6 +267,25 @@ def test_a_job_that_fails_names_sources_that_were_away_and_what_was_read_of_othe
     assert not result.finished
     assert [*result.sources_away] == [one]
     assert result.read == {"other": {"p": RowsRead(SECOND, 3, 30)}}
+
+
+def test_a_function_that_says_that_a_source_is_away_is_a_step_that_raises() -> None:
+    built = build(Log({"p": 10}))
+    counts = built.numbers["one-counts/0"]
+    specification = Specification((), ((("a", {counts: (5, 5)}),),), {counts: (5, 5)})
+    fault = {"where": "lookup", "what": "is cut off", "remedy": "wait"}
+    reports = [
+        {
+            "executor": "a",
+            "status": "ok",
+            "partitions": {str(counts): {"status": "source-away", **fault}},
+        }
+    ]
+    result = job_results.judge(PartitionTable(built), specification, reports, "")
+    assert not result.sources_away
+    error = result.step_errors[counts]
+    assert error.where == "step one-counts"
+    assert error.what.startswith("raised SourceAwayError: lookup: is cut off")
 
 
 def test_a_pipeline_refuses_a_source_whose_terms_are_out_of_range() -> None:

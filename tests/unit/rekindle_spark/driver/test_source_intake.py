@@ -235,6 +235,24 @@ def test_a_partition_that_was_made_anew_is_read_from_its_beginning() -> None:
     assert found.partitions[0].greatest is None
 
 
+def test_a_partition_that_was_read_whole_and_is_gone_has_lost_what_nobody_knows() -> None:
+    unknown = "; records from offset 10 on that no epoch has read are unknown"
+    one = start()
+    one.heed(identified(101.0, a=(0, 10, "first")))
+    cut(one, 101.0)
+    recreated, deleted = Intake("flights", one.terms, one.last), one
+    recreated.heed(identified(102.0, a=(0, 4, "second")))
+    with pytest.raises(DataLossError) as loss:
+        cut(recreated, 102.0)
+    assert loss.value.what == "it was recreated" + unknown
+    deleted.heed(SourceAnswer(102.0))
+    cut(deleted, 102.0)
+    deleted.heed(SourceAnswer(117.0))
+    with pytest.raises(DataLossError) as loss:
+        cut(deleted, 117.0)
+    assert loss.value.what == "it is not there any more" + unknown
+
+
 def test_a_partition_may_be_missing_for_a_moment_but_not_for_long() -> None:
     one = start()
     one.heed(answer(101.0, a=10, b=10))
@@ -248,6 +266,79 @@ def test_a_partition_may_be_missing_for_a_moment_but_not_for_long() -> None:
     one.heed(answer(120.0, a=20))
     with pytest.raises(DataLossError, match=r"b: .*not there any more"):
         cut(one, 120.0)
+
+
+def identified(at: float, **there: tuple[int, int, str]) -> SourceAnswer:
+    return SourceAnswer(at, {name: PartitionOffsets(*one) for name, one in there.items()})
+
+
+def without_b(now: float = 120.0) -> Intake:
+    """An intake that has read b up to 10 of 12, and has dropped it."""
+    one = start(on_data_loss=SKIP)
+    one.heed(identified(101.0, a=(0, 10, "x"), b=(0, 10, "first")))
+    cut(one, 101.0)
+    read(one, b=50)
+    for at in (102.0, now):
+        one.heed(identified(at, a=(0, 10, "x")))
+        found = cut(one, at)
+    assert [part.partition for part in found.partitions] == ["a"]
+    assert [(lost.partition, lost.begin) for lost in found.lost] == [("b", 10)]
+    return one
+
+
+def test_a_partition_that_was_dropped_and_is_back_is_read_on_where_reading_had_ended() -> None:
+    one = without_b()
+    logged = json.loads(json.dumps(one.last.record()))
+    later = Intake("flights", one.terms, StreamCut.from_record(logged))
+    assert later.last == one.last
+    for intake in (one, later):
+        intake.heed(identified(121.0, a=(0, 10, "x")))
+        assert not cut(intake, 121.0).lost, "it was reported once"
+        intake.heed(identified(122.0, a=(0, 10, "x"), b=(0, 14, "first")))
+        found = cut(intake, 122.0)
+        assert spans(found) == [["b", 10, 14]]
+        assert not found.lost
+        assert not found.dropped
+        assert found.partitions[1].greatest == 50 * SECOND
+        assert not found.partitions[1].idle
+
+
+def test_a_partition_that_was_dropped_and_has_expired_since_has_lost_what_has_expired() -> None:
+    one = without_b()
+    one.heed(identified(121.0, a=(0, 10, "x"), b=(13, 14, "first")))
+    found = cut(one, 121.0)
+    assert spans(found) == [["b", 13, 14]]
+    assert found.lost == (Lost("b", 10, 13, "they have expired"),)
+
+
+def test_a_partition_that_was_dropped_and_recreated_is_read_whole_and_lost_once() -> None:
+    one = without_b()
+    one.heed(identified(121.0, a=(0, 10, "x"), b=(0, 3, "second")))
+    found = cut(one, 121.0)
+    assert spans(found) == [["b", 0, 3]]
+    assert not found.lost
+    assert found.partitions[1].greatest is None
+
+
+def test_where_all_partitions_were_dropped_a_new_one_is_read_whole() -> None:
+    one = start(on_data_loss=SKIP)
+    one.heed(SourceAnswer(101.0, {"a": PartitionOffsets(0, 10, "x")}, {"a": 8}))
+    cut(one, 101.0)
+    for at in (102.0, 120.0):
+        one.heed(SourceAnswer(at))
+        cut(one, at)
+    there = {"b": PartitionOffsets(0, 5, "y")}
+    one.heed(SourceAnswer(121.0, there, {"b": 4}))
+    assert spans(cut(one, 121.0)) == [["b", 0, 5]]
+
+
+def test_of_partitions_that_are_gone_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_intake, "DROPPED_MAX", 1)
+    one = without_b()
+    for at in (121.0, 140.0):
+        one.heed(SourceAnswer(at))
+        found = cut(one, at)
+    assert [part.partition for part in found.dropped] == ["a"]
 
 
 def test_reading_begins_where_the_source_says_and_of_later_partitions_at_their_beginning() -> None:

@@ -1,0 +1,135 @@
+"""Polls of sources: an answer counts at once, and what a commit raises ends nothing."""
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+
+import pytest
+from log_source import Log
+
+from rekindle.model.errors import (
+    DataLossError,
+    InputError,
+    RekindleError,
+    RunError,
+    SourceAwayError,
+)
+from rekindle_spark.driver import source_polls
+from rekindle_spark.driver.source_polls import SourcePolls
+from rekindle_spark.pipeline.unbounded_source import PartitionOffsets
+
+
+class Committing(Log):
+    """A log that raises what `errors` has next when it is committed to."""
+
+    def __init__(self, errors: list[BaseException | None]) -> None:
+        super().__init__({"p": 10})
+        self.errors = errors
+        self.before: Callable[[], None] = lambda: None
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        self.before()
+        error = self.errors.pop(0)
+        if error is not None:
+            raise error
+        super().commit(offsets)
+
+
+def polls(source: Log) -> SourcePolls:
+    """Polls that end as soon as they wait."""
+    clock = itertools.count(100)
+    return SourcePolls({"one": source}, 0.0, frozenset(), lambda: float(next(clock)))
+
+
+def poll(asking: SourcePolls) -> None:
+    """Have the source asked once, in this thread."""
+    asking.ended = OneRound()
+    asking._ask("one")
+
+
+class OneRound(threading.Event):
+    """Is set by who waits for it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        self.set()
+        return True
+
+
+REFUSED = RunError(where="Kafka", what="refuses it", remedy="see the credentials")
+
+
+def test_the_answer_is_there_before_the_commit_and_counts_though_the_commit_fails() -> None:
+    away = SourceAwayError(where="Kafka", what="cannot be reached", remedy="wait")
+    source = Committing([away])
+    asking, seen = polls(source), list[bool]()
+    source.before = lambda: seen.append("one" in asking.answers)
+    asking.commit({"one": {"p": 5}})
+    poll(asking)
+    assert seen == [True]
+    assert not asking.newest()["one"].away
+    assert asking.newest()["one"].offsets["p"].latest == 10
+
+
+def test_why_a_commit_fails_is_news_once_until_it_changes() -> None:
+    source = Committing([REFUSED, REFUSED, ValueError("odd"), None, REFUSED])
+    asking, news = polls(source), list[dict[str, str]]()
+    for _ in range(5):
+        asking.commit({"one": {"p": 5}})
+        poll(asking)
+        news.append(asking.take_commit_news())
+    refused = {"one": "Kafka: refuses it; see the credentials"}
+    assert news == [refused, {}, {"one": "raised ValueError: odd"}, {}, refused]
+    assert source.committed == {"p": 5}
+    assert asking.failure is None
+
+
+def test_nothing_is_committed_to_a_source_that_is_away() -> None:
+    source = Committing([None])
+    source.is_away = True
+    asking = polls(source)
+    asking.commit({"one": {"p": 5}})
+    poll(asking)
+    assert asking.newest()["one"].away
+    source.is_away = False
+    poll(asking)
+    assert source.committed == {"p": 5}
+
+
+class Failing(Log):
+    """A log that raises an error when it is asked."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__({"p": 10})
+        self.error = error
+
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+        raise self.error
+
+
+NO_TOPIC = {
+    "where": "Kafka at b:9092",
+    "what": "has no topic 'a'",
+    "remedy": "make the topic first",
+}
+
+
+def test_what_is_found_wrong_in_the_middle_of_a_run_is_an_error_of_the_run() -> None:
+    asking = polls(Failing(InputError(**NO_TOPIC)))
+    poll(asking)
+    with pytest.raises(RunError) as failed:
+        asking.newest()
+    error: RekindleError = failed.value
+    assert {name: getattr(error, name) for name in NO_TOPIC} == NO_TOPIC
+
+
+def test_an_error_of_the_run_keeps_its_kind() -> None:
+    asking = polls(Failing(DataLossError(where="log", what="is gone", remedy="wait")))
+    poll(asking)
+    with pytest.raises(DataLossError):
+        asking.newest()
+
+
+def test_what_is_wrong_before_anything_is_started_is_an_error_of_the_input() -> None:
+    with pytest.raises(InputError, match="has no topic"):
+        source_polls.check({"one": Failing(InputError(**NO_TOPIC))})
