@@ -299,6 +299,7 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
         store.files,
         store.generation,
         lambda: store.settled,
+        store.check_generation,
         lambda text: application.events.write("compaction-failed", text=text),
     )
     requests.start()

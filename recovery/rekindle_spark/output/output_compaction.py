@@ -8,6 +8,10 @@ of two drivers one makes it, and the other removes what it has made for its own.
 anywhere: without an index nothing has happened, and with one only what it has made needless is left
 to be removed, which the next driver does. No data file has a name that was used before.
 
+A driver may stand still before any removal, and go on when another one has long gone further. So it
+removes only what the index that counts has replaced. Each later index that counts is made from that
+one, and names none of it: what was needless once stays so, however late it is removed.
+
 Output is put together once its commits are in a segment and nobody runs their epochs again: a
 repeat would put single files there once more. What has been listed is there for a minute.
 Called by `driver_main`. Decided in docs/decisions/0007-output-is-compacted.md.
@@ -23,7 +27,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from rekindle.model.errors import DamagedError, RunError
+from rekindle.model.errors import DamagedError, FencedError, RunError
 from rekindle_spark.output import row_packing
 from rekindle_spark.output.row_packing import RowPacker
 from rekindle_store import checkpoint_records, commit_segments, compacted_outputs, output_rows
@@ -59,11 +63,13 @@ class _EndedError(Exception):
 @dataclass(slots=True)
 class Compaction:
     """Puts together output up to the epoch that `settled` gives, behind which epochs may run again.
-    `trouble` is told of what cannot be put together, once each; it stays as it is."""
+    `check_generation` is called before removals, and raises FencedError when a newer driver has
+    started. `trouble` is told of what cannot be put together, once each; it stays as it is."""
 
     files: Files
     generation: int
     settled: Callable[[], int]
+    check_generation: Callable[[], None]
     trouble: Callable[[str], None] = lambda _: None
     now: Callable[[], float] = time.monotonic
     ending: threading.Event = field(default_factory=threading.Event)
@@ -92,8 +98,8 @@ class Compaction:
             try:
                 if not self.advance() and not self.swept and self.settled():
                     self.sweep()
-            except _EndedError:
-                return
+            except (_EndedError, FencedError):
+                return  # the newer driver goes on with it
             except RunError as error:
                 self._tell(str(error))
                 return
@@ -104,8 +110,9 @@ class Compaction:
         """Do the next thing, if there is one: remove what is needless, put a segment's output
         together, or that of several segments. Returns whether it has.
 
-        Raises DamagedError for an index or a segment that is not whole, OSError while the store is
-        away. Done again after an error, it goes on where it was.
+        Raises DamagedError for an index or a segment that is not whole, FencedError when a newer
+        driver has started, OSError while the store is away. Done again after an error, it goes on
+        where it was.
         """
         made = self._listed()
         try:
@@ -117,27 +124,32 @@ class Compaction:
     def sweep(self) -> None:
         """Remove what other drivers have left: data files of theirs that no index names where there
         is one for their commits, and rows of branches that nobody reads any more."""
-        kept = {name for index in self._indices(self._listed()) for name in index.data_files()}
         settled = self.settled()
-        found = (f"outputs/{name}" for name in self.files.stream_names("outputs"))
-        needless = [
-            name
-            for name in found
-            if (self._is_left(name) and name not in kept)
-            or checkpoint_records.is_read_no_more(name, settled)
-        ]
-        self._remove(needless)
+        found = [f"outputs/{name}" for name in self.files.stream_names("outputs")]
+        self._remove(self._left(found))
+        self._remove(name for name in found if checkpoint_records.is_read_no_more(name, settled))
         self.swept = True
 
-    def _is_left(self, name: str) -> bool:
-        """Whether a name is that of another driver's data file whose commits have an index."""
-        span = compacted_outputs.data_span(name)
-        if span is None or span[2] >= self.generation:
-            return False
-        level = compacted_outputs.level_of(*span[:2])
-        if level is None:
-            return False
-        return compacted_outputs.highest(self._listed(), span[0], level) is not None
+    def _left(self, found: Iterable[str]) -> Iterator[str]:
+        """Of the names of files, those of older drivers' data files that will never count."""
+        made, _ = compacted_outputs.made(self.files)
+        named = {name for index in self._indices(made) for name in index.data_files()}
+        by_block: dict[Block, list[str]] = {}
+        for name in found:
+            span = compacted_outputs.data_span(name)
+            if span is None or span[2] >= self.generation or name in named:
+                continue
+            level = compacted_outputs.level_of(*span[:2])
+            if level is not None:
+                by_block.setdefault((level, span[0]), []).append(name)
+        # Listing and reading take a while, in which an index may have given way to a higher one. So
+        # that it names none of them is asked of the store by name, for the few that are left.
+        for (level, first), names in by_block.items():
+            indices = compacted_outputs.all_of(self.files, first, level)
+            if not indices:  # their driver may still make one
+                continue
+            kept = {name for index in indices for name in index.data_files()}  # readers have these
+            yield from (name for name in names if name not in kept)
 
     def _listed(self) -> list[set[int]]:
         """The indices that are there. At the first look it is not known what those before have left
@@ -173,8 +185,11 @@ class Compaction:
         return False
 
     def _clear(self, made: list[set[int]], level: int, first: int) -> None:
-        index = compacted_outputs.read(self.files, first, level)
-        if index is None:  # another driver was faster
+        index = compacted_outputs.find(self.files, first)
+        if index is None or (index.first, index.last) != compacted_outputs.block_of(first, level):
+            # Another driver was faster, perhaps before this one made its index: that may have other
+            # rows in data files than the index that counts, which may need the single files.
+            self.made = None
             return
         kept = index.data_files()
         self._check_there(index)
@@ -219,10 +234,15 @@ class Compaction:
         for name in names:
             batch.append(name)
             if len(batch) == REMOVED_TOGETHER:
-                self.files.remove(batch)
+                self._remove_batch(batch)
                 batch = []
                 self._go_on()
-        self.files.remove(batch)
+        self._remove_batch(batch)
+
+    def _remove_batch(self, names: Sequence[str]) -> None:
+        if names:
+            self.check_generation()
+            self.files.remove(names)
 
     # ---- a segment
 
@@ -397,7 +417,8 @@ class Compaction:
         try:
             index = Index(*span, self.generation, spans_of(name))
         except (OSError, RunError, _EndedError):
-            with suppress(OSError):  # they are swept by a later driver else
+            # nobody else ever names them; a later driver sweeps them if they stay
+            with suppress(OSError):
                 self.files.remove(named)
             raise
         kept = index.data_files()
