@@ -318,7 +318,7 @@ class Compaction:
         if file.rows != rows:
             what = f"has {file.rows} rows, where commit record {number} says {rows}"
             raise DamagedError(where=where, what=what, remedy=REMEDY)
-        return file.parquet.read()
+        return file.table()
 
     # ---- several segments
 

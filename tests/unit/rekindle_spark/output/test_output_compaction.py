@@ -5,9 +5,11 @@ Through crashes, and beside another driver that does the same; and there are few
 
 import errno
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from compacted_stores import Log, Read, assert_same, finish, log_of, make_small, reading
 from hypothesis import given, settings
@@ -297,7 +299,15 @@ def test_large_single_files_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
     assert_same(list(reading(log.files)), log.written)
 
 
-@pytest.mark.parametrize("damage", [None, b"no Parquet", "rows"])
+def flipped(data: bytes) -> bytes:
+    """A Parquet file with another bit in its last page, and with the same checksum for that."""
+    column = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    at = begin + column.total_compressed_size - 1
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", [None, b"no Parquet", "rows", "page"])
 def test_output_that_is_damaged_stays_as_it_is_and_the_rest_is_put_together(
     damage: bytes | str | None,
 ) -> None:
@@ -306,6 +316,8 @@ def test_output_that_is_damaged_stays_as_it_is_and_the_rest_is_put_together(
     whole = log.files.content.pop(name)
     if damage == "rows":
         log.files.content[name] = log.files.content["outputs/hourly/0-000000004.parquet"]
+    elif damage == "page":
+        log.files.content[name] = flipped(whole)
     elif isinstance(damage, bytes):
         log.files.content[name] = damage
     finish(log.compaction(trouble=told.append))
@@ -365,6 +377,26 @@ def test_the_thread_goes_on_after_the_store_was_away_and_tells_of_damage(
     assert not thread.is_alive()
     assert (away, log.indices()) == ([], ["1-2", "3-4", "5-6"])
     assert "commits/segments/7-8.jsonl.gz" in told[0]
+
+
+def test_the_thread_goes_on_behind_a_file_with_a_damaged_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rekindle_spark.output.output_compaction.PAUSE_SECONDS", 0.001)
+    log, told = log_of(9), list[str]()
+    name = "outputs/hourly/0-000000002.parquet"
+    log.files.content[name] = flipped(log.files.content[name])
+    compaction = log.compaction(trouble=told.append)
+    thread = compaction.start()
+    for _ in range(3_000):
+        if compaction.swept:
+            break
+        time.sleep(0.01)
+    compaction.stop()
+    thread.join(timeout=60)
+    assert (log.indices(), log.single_files()) == (["1-8"], [1, 2, 9])
+    assert len(told) == 1
+    assert f"query hourly: memory/{name}: cannot be read" in told[0]
 
 
 def test_what_drivers_have_left_is_swept_but_for_what_may_still_count() -> None:
