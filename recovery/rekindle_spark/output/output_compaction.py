@@ -338,13 +338,21 @@ class Compaction:
 
     def _merged(self, level: int, below: Sequence[int], name: Names) -> list[dict[str, Stretches]]:
         """The output of several blocks; small data files are put together."""
-        spans: list[Span] = []
+        indices: list[Index] = []
         for one in below:
             index = compacted_outputs.read(self.files, one, level - 1)
             if index is None:
                 gone = compacted_outputs.name_of(one, level - 1)
                 raise FileNotFoundError(errno.ENOENT, "is not there any more", gone)
-            spans += index.spans
+            indices.append(index)
+        try:
+            return self._merged_spans([span for index in indices for span in index.spans], name)
+        except FileNotFoundError:
+            for index in indices:  # with the same index the next try would be no better
+                self._check_there(index)
+            raise
+
+    def _merged_spans(self, spans: Sequence[Span], name: Names) -> list[dict[str, Stretches]]:
         merged: list[dict[str, Stretches]] = [{} for _ in spans]
         for query in sorted({query for span in spans for query in span}):
             moved = self._moved(query, [one for span in spans for one in span.get(query, ())], name)

@@ -343,6 +343,34 @@ def test_single_files_stay_where_a_data_file_is_not_there_any_more() -> None:
     assert log.single_files() == [1, 2, 3, 4, 5]
 
 
+def test_a_data_file_that_is_missing_at_a_merge_is_damage_at_once() -> None:
+    log = log_of(5)
+    compaction = log.compaction()
+    for _ in range(4):
+        assert compaction.advance()
+    (missing,) = (name for name in log.data_files() if name.startswith("hourly/commits-3-4"))
+    whole = log.files.content.pop(f"outputs/{missing}")
+    before = dict(log.files.content)
+    with pytest.raises(DamagedError, match=f"memory/outputs/{missing}: is not there"):
+        compaction.advance()
+    assert log.files.content == before, "nothing of the attempt stays"
+    log.files.content[f"outputs/{missing}"] = whole
+    assert_same(list(reading(log.files)), log.written)
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_data_file_that_another_driver_has_merged_meanwhile_is_no_damage(at: int) -> None:
+    log = log_of(5)
+    older, newer = log.compaction(generation=1), log.compaction(generation=2)
+    for _ in range(4):
+        assert older.advance()
+    older.files = PausedFiles(log.files, at, lambda: finish(newer))
+    finish(older)
+    assert newer.made is not None, "the older driver has stood still"
+    assert (log.indices(), log.single_files()) == (["1-4"], [5])
+    assert_same(list(reading(log.files)), log.written)
+
+
 def test_a_driver_that_ends_leaves_nothing_begun() -> None:
     log = log_of(9)
     compaction = log.compaction()
