@@ -39,9 +39,9 @@ from rekindle_store.store_readers import read_ahead
 PAUSE_SECONDS = 5.0
 # How long files are there after something else has taken their place.
 GRACE_SECONDS = 60.0
-# Single files of this size and above are left alone: there are few for what they hold.
+# Single files of this size and above are left alone, and not read: there are few for what they
+# hold, and one may be larger than a driver's memory.
 LARGE_BYTES = 4 * 2**20
-SAMPLES = 8
 REMOVED_TOGETHER = 1_000
 # Troubles that are told, of a store in which much is damaged.
 TOLD_MAX = 100
@@ -287,32 +287,30 @@ class Compaction:
     def _packed_query(self, query: str, named: Sequence[Named], name: Names) -> Stretches:
         self._go_on()
         own = Stretch(None, 0, len(named), sum(rows for _, _, rows in named))
-        paths = [path for _, path, _ in named]
+        if not all(compacted_outputs.is_single(path) for _, path, _ in named):
+            return (own,)
+        packer = RowPacker(self.files, lambda number: name(query, number))
+        places = []
         try:
-            if self._is_large(named) or not all(map(compacted_outputs.is_single, paths)):
-                return (own,)
-            packer = RowPacker(self.files, lambda number: name(query, number))
-            places = []
-            for table in read_ahead(named, self._table):
+            for table in read_ahead(named, self._small_table):
                 self._go_on()
-                places.append(packer.add([table]))
+                places.append(None if table is None else packer.add([table]))
             made = packer.finish()
         except (*UNPACKABLE, FileNotFoundError, DamagedError) as error:
             self._tell(f"commits from {named[0][0]} on, query {query}: {error}")
             return (own,)
         return _joined(
-            Stretch(made[number], first, 1, rows)
-            for (number, first), (_, _, rows) in zip(places, named, strict=True)
+            Stretch(None, 0, 1, rows)
+            if place is None
+            else Stretch(made[place[0]], place[1], 1, rows)
+            for place, (_, _, rows) in zip(places, named, strict=True)
         )
 
-    def _is_large(self, named: Sequence[Named]) -> bool:
-        """Whether single files are as large as they need to be, by some of them."""
-        some = named[:: max(1, len(named) // SAMPLES)]
-        sizes = list(read_ahead((path for _, path, _ in some), self.files.size))
-        return sum(sizes) >= LARGE_BYTES * len(sizes)
-
-    def _table(self, named: Named) -> pa.Table:
+    def _small_table(self, named: Named) -> pa.Table | None:
+        """The rows of a single file; None for one that is large enough."""
         number, path, rows = named
+        if self.files.size(path) >= LARGE_BYTES:
+            return None
         where = f"{self.files.place}/{path}"
         file = output_rows.opened(where, self.files.read(path))
         if file.rows != rows:

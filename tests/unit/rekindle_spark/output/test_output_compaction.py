@@ -299,6 +299,35 @@ def test_large_single_files_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
     assert_same(list(reading(log.files)), log.written)
 
 
+def test_a_large_file_among_small_ones_is_left_alone_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rekindle_spark.output.output_compaction.LARGE_BYTES", 10_000)
+
+    def few_or_many(epoch: int) -> pa.Table:
+        return pa.table({"n": pa.array(range(20_000 if epoch == 6 else epoch % 3), pa.int64())})
+
+    log, read = log_of(9, few_or_many), list[str]()
+
+    class SizedFiles(MemoryFiles):
+        def read(self, name: str, moved: Moved = unwatched) -> bytes:
+            read.append(name)
+            return super().read(name, moved)
+
+        def size(self, name: str) -> int:
+            return len(self.content[name])
+
+    files = SizedFiles()
+    files.content = log.files.content
+    compaction = log.compaction()
+    compaction.files = files
+    finish(compaction)
+    assert (log.indices(), log.single_files()) == (["1-8"], [6, 9])
+    assert "outputs/hourly/0-000000005.parquet" in read
+    assert "outputs/hourly/0-000000006.parquet" not in read
+    assert_same(list(reading(log.files)), log.written)
+
+
 def flipped(data: bytes) -> bytes:
     """A Parquet file with another bit in its last page, and with the same checksum for that."""
     column = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
