@@ -81,6 +81,7 @@ class Driver(Writer):
             store.files,
             store.generation,
             lambda: store.settled,
+            store.check_generation,
             now=lambda: float(next(clock)),
         )
         while compaction.advance():

@@ -222,9 +222,16 @@ def read(files: Files, number: int, level: int) -> Index | None:
 
 def find(files: Files, number: int) -> Index | None:
     """The highest index that a commit belongs to; None where there is none. Raises as `read`."""
+    found = all_of(files, number)
+    return found[-1] if found else None
+
+
+def all_of(files: Files, number: int, lowest: int = 0) -> list[Index]:
+    """The indices that a commit belongs to, from the level `lowest` on; the last one counts. Raises
+    as `read`."""
     # from the lowest on: what is not there yet, or any more, is in one that is looked for later
-    found = [read(files, number, level) for level in range(LEVELS)]
-    return next((index for index in reversed(found) if index is not None), None)
+    found = [read(files, number, level) for level in range(lowest, LEVELS)]
+    return [index for index in found if index is not None]
 
 
 def made(files: Files) -> tuple[list[set[int]], list[str]]:

@@ -77,6 +77,13 @@ class OpenedFile:
                 self.groups.popitem(last=False)
         return table
 
+    def table(self) -> pa.Table:
+        """All its rows. Raises DamagedError as `group`, and keeps none."""
+        try:
+            return self.parquet.read()
+        except UNREADABLE as error:
+            raise _unreadable(self.where, error) from error
+
     def slice(self, first: int, rows: int) -> pa.Table:
         """So many rows from one on."""
         found, at = [], bisect_right(self.ends, first)
@@ -124,11 +131,7 @@ class OutputRows:
 
     def _own(self, commit: int, name: str, rows: int) -> pa.Table:
         where = f"{self.files.place}/{name}"
-        file = opened(where, self.files.read(name))
-        try:
-            table = file.parquet.read()
-        except UNREADABLE as error:
-            raise _unreadable(where, error) from error
+        table = opened(where, self.files.read(name)).table()
         if table.num_rows != rows:
             what = f"has {table.num_rows} rows, where commit record {commit} says {rows}"
             raise DamagedError(where=where, what=what, remedy=REMEDY)

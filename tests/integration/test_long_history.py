@@ -81,7 +81,11 @@ def put_together(application: Application) -> None:
     settled = checkpoint_records.oldest(history.checkpoint)
     newest = commit_log.generations(store.files)[-1]
     compaction = Compaction(
-        store.files, newest + 100, lambda: settled, now=lambda: float(next(clock))
+        store.files,
+        newest + 100,
+        lambda: settled,
+        lambda: None,
+        now=lambda: float(next(clock)),
     )
     while compaction.advance():
         pass

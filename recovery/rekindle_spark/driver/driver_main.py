@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, TextIO
 
 from rekindle import coordination, protocol
@@ -63,6 +64,8 @@ from rekindle_spark.store.user_requests import UserRequests
 
 # How often sources that are no replays are asked what has arrived.
 POLLS_PER_EPOCH, POLL_SECONDS_MIN, POLL_SECONDS_MAX = 5, 0.05, 1.0
+# How long the end waits for all threads together; what they are at may be left undone.
+JOIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,24 +293,15 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
         partial(store.holds, SAVEPOINT_REQUEST),
         partial(store.holds, DRAIN_REQUEST),
     )
-    sealing = SegmentWriter(
-        store.files,
-        lambda: store.covered,
-        lambda text: application.events.write("sealing-failed", text=text),
-    )
-    compaction = Compaction(
-        store.files,
-        store.generation,
-        lambda: store.settled,
-        lambda text: application.events.write("compaction-failed", text=text),
-    )
-    requests.start()
-    thread, background = catch_up.start(), [sealing.start()]
-    if application.settings.runtime.output_files == COMPACTED:
-        background.append(compaction.start())
-    if application.polls is not None:
-        application.polls.start()
+    background: list[UserRequests | SegmentWriter | Compaction]
+    background = [requests, *_tidying(application)]
+    threads: list[Thread] = []
     try:
+        threads.append(catch_up.start())
+        for each in background:
+            threads.append(each.start())
+        if application.polls is not None:
+            application.polls.start()
         loop.run()
         kind = "savepoint" if loop.is_saved else "finish"
         application.events.write(kind, epoch=application.newest, late_rows=application.late.seen)
@@ -319,14 +313,33 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
         raise
     finally:
         application.stopping = True
-        requests.stop()
-        sealing.stop()
-        compaction.stop()
+        for each in background:
+            each.stop()
         if application.polls is not None:
             application.polls.stop()
-        thread.join(timeout=30)
-        for one in background:
-            one.join(timeout=5)  # what it is at may be left undone
+        deadline = time.monotonic() + JOIN_SECONDS
+        for thread in threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
+
+
+def _tidying(application: DriverContext) -> list[SegmentWriter | Compaction]:
+    """What puts old records and output together in the background."""
+    store, events = application.store, application.events
+    sealing = SegmentWriter(
+        store.files,
+        lambda: store.covered,
+        lambda text: events.write("sealing-failed", text=text),
+    )
+    if application.settings.runtime.output_files != COMPACTED:
+        return [sealing]
+    compaction = Compaction(
+        store.files,
+        store.generation,
+        lambda: store.settled,
+        store.check_generation,
+        lambda text: events.write("compaction-failed", text=text),
+    )
+    return [sealing, compaction]
 
 
 def _intakes(built: Program, last: Cut) -> Intakes:

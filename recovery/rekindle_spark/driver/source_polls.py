@@ -7,6 +7,7 @@ where it fails the run goes on. Called by `driver_main` and `away_sources`.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -56,14 +57,15 @@ class SourcePolls:
             thread = threading.Thread(
                 target=self._ask, args=(step,), name=f"source-{step}", daemon=True
             )
-            self.threads.append(thread)
             thread.start()
+            self.threads.append(thread)  # `stop` can wait only for what has started
 
     def stop(self) -> None:
-        """End the threads; one that waits for its source is left alone."""
+        """End the threads; those that still wait for their sources after a while are left alone."""
         self.ended.set()
+        deadline = time.monotonic() + JOIN_SECONDS
         for thread in self.threads:
-            thread.join(JOIN_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def newest(self) -> dict[str, SourceAnswer]:
         """The newest answer of each source. Raises RunError for what a source has failed with."""

@@ -8,6 +8,10 @@ of two drivers one makes it, and the other removes what it has made for its own.
 anywhere: without an index nothing has happened, and with one only what it has made needless is left
 to be removed, which the next driver does. No data file has a name that was used before.
 
+A driver may stand still before any removal, and go on when another one has long gone further. So it
+removes only what the index that counts has replaced. Each later index that counts is made from that
+one, and names none of it: what was needless once stays so, however late it is removed.
+
 Output is put together once its commits are in a segment and nobody runs their epochs again: a
 repeat would put single files there once more. What has been listed is there for a minute.
 Called by `driver_main`. Decided in docs/decisions/0007-output-is-compacted.md.
@@ -23,7 +27,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from rekindle.model.errors import DamagedError, RunError
+from rekindle.model.errors import DamagedError, FencedError, RunError
 from rekindle_spark.output import row_packing
 from rekindle_spark.output.row_packing import RowPacker
 from rekindle_store import checkpoint_records, commit_segments, compacted_outputs, output_rows
@@ -35,9 +39,9 @@ from rekindle_store.store_readers import read_ahead
 PAUSE_SECONDS = 5.0
 # How long files are there after something else has taken their place.
 GRACE_SECONDS = 60.0
-# Single files of this size and above are left alone: there are few for what they hold.
+# Single files of this size and above are left alone, and not read: there are few for what they
+# hold, and one may be larger than a driver's memory.
 LARGE_BYTES = 4 * 2**20
-SAMPLES = 8
 REMOVED_TOGETHER = 1_000
 # Troubles that are told, of a store in which much is damaged.
 TOLD_MAX = 100
@@ -59,11 +63,13 @@ class _EndedError(Exception):
 @dataclass(slots=True)
 class Compaction:
     """Puts together output up to the epoch that `settled` gives, behind which epochs may run again.
-    `trouble` is told of what cannot be put together, once each; it stays as it is."""
+    `check_generation` is called before removals, and raises FencedError when a newer driver has
+    started. `trouble` is told of what cannot be put together, once each; it stays as it is."""
 
     files: Files
     generation: int
     settled: Callable[[], int]
+    check_generation: Callable[[], None]
     trouble: Callable[[str], None] = lambda _: None
     now: Callable[[], float] = time.monotonic
     ending: threading.Event = field(default_factory=threading.Event)
@@ -92,8 +98,8 @@ class Compaction:
             try:
                 if not self.advance() and not self.swept and self.settled():
                     self.sweep()
-            except _EndedError:
-                return
+            except (_EndedError, FencedError):
+                return  # the newer driver goes on with it
             except RunError as error:
                 self._tell(str(error))
                 return
@@ -104,8 +110,9 @@ class Compaction:
         """Do the next thing, if there is one: remove what is needless, put a segment's output
         together, or that of several segments. Returns whether it has.
 
-        Raises DamagedError for an index or a segment that is not whole, OSError while the store is
-        away. Done again after an error, it goes on where it was.
+        Raises DamagedError for an index or a segment that is not whole, FencedError when a newer
+        driver has started, OSError while the store is away. Done again after an error, it goes on
+        where it was.
         """
         made = self._listed()
         try:
@@ -117,27 +124,32 @@ class Compaction:
     def sweep(self) -> None:
         """Remove what other drivers have left: data files of theirs that no index names where there
         is one for their commits, and rows of branches that nobody reads any more."""
-        kept = {name for index in self._indices(self._listed()) for name in index.data_files()}
         settled = self.settled()
-        found = (f"outputs/{name}" for name in self.files.stream_names("outputs"))
-        needless = [
-            name
-            for name in found
-            if (self._is_left(name) and name not in kept)
-            or checkpoint_records.is_read_no_more(name, settled)
-        ]
-        self._remove(needless)
+        found = [f"outputs/{name}" for name in self.files.stream_names("outputs")]
+        self._remove(self._left(found))
+        self._remove(name for name in found if checkpoint_records.is_read_no_more(name, settled))
         self.swept = True
 
-    def _is_left(self, name: str) -> bool:
-        """Whether a name is that of another driver's data file whose commits have an index."""
-        span = compacted_outputs.data_span(name)
-        if span is None or span[2] >= self.generation:
-            return False
-        level = compacted_outputs.level_of(*span[:2])
-        if level is None:
-            return False
-        return compacted_outputs.highest(self._listed(), span[0], level) is not None
+    def _left(self, found: Iterable[str]) -> Iterator[str]:
+        """Of the names of files, those of older drivers' data files that will never count."""
+        made, _ = compacted_outputs.made(self.files)
+        named = {name for index in self._indices(made) for name in index.data_files()}
+        by_block: dict[Block, list[str]] = {}
+        for name in found:
+            span = compacted_outputs.data_span(name)
+            if span is None or span[2] >= self.generation or name in named:
+                continue
+            level = compacted_outputs.level_of(*span[:2])
+            if level is not None:
+                by_block.setdefault((level, span[0]), []).append(name)
+        # Listing and reading take a while, in which an index may have given way to a higher one. So
+        # that it names none of them is asked of the store by name, for the few that are left.
+        for (level, first), names in by_block.items():
+            indices = compacted_outputs.all_of(self.files, first, level)
+            if not indices:  # their driver may still make one
+                continue
+            kept = {name for index in indices for name in index.data_files()}  # readers have these
+            yield from (name for name in names if name not in kept)
 
     def _listed(self) -> list[set[int]]:
         """The indices that are there. At the first look it is not known what those before have left
@@ -173,8 +185,11 @@ class Compaction:
         return False
 
     def _clear(self, made: list[set[int]], level: int, first: int) -> None:
-        index = compacted_outputs.read(self.files, first, level)
-        if index is None:  # another driver was faster
+        index = compacted_outputs.find(self.files, first)
+        if index is None or (index.first, index.last) != compacted_outputs.block_of(first, level):
+            # Another driver was faster, perhaps before this one made its index: that may have other
+            # rows in data files than the index that counts, which may need the single files.
+            self.made = None
             return
         kept = index.data_files()
         self._check_there(index)
@@ -219,10 +234,15 @@ class Compaction:
         for name in names:
             batch.append(name)
             if len(batch) == REMOVED_TOGETHER:
-                self.files.remove(batch)
+                self._remove_batch(batch)
                 batch = []
                 self._go_on()
-        self.files.remove(batch)
+        self._remove_batch(batch)
+
+    def _remove_batch(self, names: Sequence[str]) -> None:
+        if names:
+            self.check_generation()
+            self.files.remove(names)
 
     # ---- a segment
 
@@ -267,38 +287,36 @@ class Compaction:
     def _packed_query(self, query: str, named: Sequence[Named], name: Names) -> Stretches:
         self._go_on()
         own = Stretch(None, 0, len(named), sum(rows for _, _, rows in named))
-        paths = [path for _, path, _ in named]
+        if not all(compacted_outputs.is_single(path) for _, path, _ in named):
+            return (own,)
+        packer = RowPacker(self.files, lambda number: name(query, number))
+        places = []
         try:
-            if self._is_large(named) or not all(map(compacted_outputs.is_single, paths)):
-                return (own,)
-            packer = RowPacker(self.files, lambda number: name(query, number))
-            places = []
-            for table in read_ahead(named, self._table):
+            for table in read_ahead(named, self._small_table):
                 self._go_on()
-                places.append(packer.add([table]))
+                places.append(None if table is None else packer.add([table]))
             made = packer.finish()
         except (*UNPACKABLE, FileNotFoundError, DamagedError) as error:
             self._tell(f"commits from {named[0][0]} on, query {query}: {error}")
             return (own,)
         return _joined(
-            Stretch(made[number], first, 1, rows)
-            for (number, first), (_, _, rows) in zip(places, named, strict=True)
+            Stretch(None, 0, 1, rows)
+            if place is None
+            else Stretch(made[place[0]], place[1], 1, rows)
+            for place, (_, _, rows) in zip(places, named, strict=True)
         )
 
-    def _is_large(self, named: Sequence[Named]) -> bool:
-        """Whether single files are as large as they need to be, by some of them."""
-        some = named[:: max(1, len(named) // SAMPLES)]
-        sizes = list(read_ahead((path for _, path, _ in some), self.files.size))
-        return sum(sizes) >= LARGE_BYTES * len(sizes)
-
-    def _table(self, named: Named) -> pa.Table:
+    def _small_table(self, named: Named) -> pa.Table | None:
+        """The rows of a single file; None for one that is large enough."""
         number, path, rows = named
+        if self.files.size(path) >= LARGE_BYTES:
+            return None
         where = f"{self.files.place}/{path}"
         file = output_rows.opened(where, self.files.read(path))
         if file.rows != rows:
             what = f"has {file.rows} rows, where commit record {number} says {rows}"
             raise DamagedError(where=where, what=what, remedy=REMEDY)
-        return file.parquet.read()
+        return file.table()
 
     # ---- several segments
 
@@ -318,13 +336,21 @@ class Compaction:
 
     def _merged(self, level: int, below: Sequence[int], name: Names) -> list[dict[str, Stretches]]:
         """The output of several blocks; small data files are put together."""
-        spans: list[Span] = []
+        indices: list[Index] = []
         for one in below:
             index = compacted_outputs.read(self.files, one, level - 1)
             if index is None:
                 gone = compacted_outputs.name_of(one, level - 1)
                 raise FileNotFoundError(errno.ENOENT, "is not there any more", gone)
-            spans += index.spans
+            indices.append(index)
+        try:
+            return self._merged_spans([span for index in indices for span in index.spans], name)
+        except FileNotFoundError:
+            for index in indices:  # with the same index the next try would be no better
+                self._check_there(index)
+            raise
+
+    def _merged_spans(self, spans: Sequence[Span], name: Names) -> list[dict[str, Stretches]]:
         merged: list[dict[str, Stretches]] = [{} for _ in spans]
         for query in sorted({query for span in spans for query in span}):
             moved = self._moved(query, [one for span in spans for one in span.get(query, ())], name)
@@ -397,7 +423,8 @@ class Compaction:
         try:
             index = Index(*span, self.generation, spans_of(name))
         except (OSError, RunError, _EndedError):
-            with suppress(OSError):  # they are swept by a later driver else
+            # nobody else ever names them; a later driver sweeps them if they stay
+            with suppress(OSError):
                 self.files.remove(named)
             raise
         kept = index.data_files()

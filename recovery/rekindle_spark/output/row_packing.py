@@ -120,7 +120,7 @@ def _check(where: str, data: bytes, draft: _Draft) -> None:
     is_same = (
         file.parquet.schema_arrow.equals(draft.schema, check_metadata=True)
         and file.rows == draft.rows
-        and [_sum_of(file.parquet.read_row_group(number)) for number in groups] == draft.sums
+        and [_sum_of(file.group(number)) for number in groups] == draft.sums
     )
     if not is_same:
         raise _not_the_same(where)

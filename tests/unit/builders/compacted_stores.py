@@ -73,9 +73,14 @@ class Log:
             self.sealed += LENGTH
 
     def compaction(self, generation: int = 1, **options: Any) -> Compaction:
-        """A driver's compaction, to which all epochs are settled."""
-        settled = options.pop("settled", lambda: self.commits)
-        return Compaction(self.files, generation, settled, now=lambda: 0.0, **options)
+        """A driver's compaction, to which all epochs are settled. It does not know of others."""
+        options = {
+            "settled": lambda: self.commits,
+            "check_generation": lambda: None,
+            "now": lambda: 0.0,
+            **options,
+        }
+        return Compaction(self.files, generation, **options)
 
     def single_files(self) -> list[int]:
         """The epochs of the files that were not put together, of one partition."""

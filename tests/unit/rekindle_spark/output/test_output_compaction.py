@@ -5,16 +5,18 @@ Through crashes, and beside another driver that does the same; and there are few
 
 import errno
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from compacted_stores import Log, Read, assert_same, finish, log_of, make_small, reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_files import Crashed, MemoryFiles
 
-from rekindle.model.errors import DamagedError
+from rekindle.model.errors import DamagedError, FencedError
 from rekindle_spark.output import row_packing
 from rekindle_spark.output.output_compaction import Compaction, _EndedError
 from rekindle_store import commit_segments, compacted_outputs, output_rows
@@ -297,7 +299,44 @@ def test_large_single_files_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
     assert_same(list(reading(log.files)), log.written)
 
 
-@pytest.mark.parametrize("damage", [None, b"no Parquet", "rows"])
+def test_a_large_file_among_small_ones_is_left_alone_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rekindle_spark.output.output_compaction.LARGE_BYTES", 10_000)
+
+    def few_or_many(epoch: int) -> pa.Table:
+        return pa.table({"n": pa.array(range(20_000 if epoch == 6 else epoch % 3), pa.int64())})
+
+    log, read = log_of(9, few_or_many), list[str]()
+
+    class SizedFiles(MemoryFiles):
+        def read(self, name: str, moved: Moved = unwatched) -> bytes:
+            read.append(name)
+            return super().read(name, moved)
+
+        def size(self, name: str) -> int:
+            return len(self.content[name])
+
+    files = SizedFiles()
+    files.content = log.files.content
+    compaction = log.compaction()
+    compaction.files = files
+    finish(compaction)
+    assert (log.indices(), log.single_files()) == (["1-8"], [6, 9])
+    assert "outputs/hourly/0-000000005.parquet" in read
+    assert "outputs/hourly/0-000000006.parquet" not in read
+    assert_same(list(reading(log.files)), log.written)
+
+
+def flipped(data: bytes) -> bytes:
+    """A Parquet file with another bit in its last page, and with the same checksum for that."""
+    column = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    at = begin + column.total_compressed_size - 1
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", [None, b"no Parquet", "rows", "page"])
 def test_output_that_is_damaged_stays_as_it_is_and_the_rest_is_put_together(
     damage: bytes | str | None,
 ) -> None:
@@ -306,6 +345,8 @@ def test_output_that_is_damaged_stays_as_it_is_and_the_rest_is_put_together(
     whole = log.files.content.pop(name)
     if damage == "rows":
         log.files.content[name] = log.files.content["outputs/hourly/0-000000004.parquet"]
+    elif damage == "page":
+        log.files.content[name] = flipped(whole)
     elif isinstance(damage, bytes):
         log.files.content[name] = damage
     finish(log.compaction(trouble=told.append))
@@ -329,6 +370,34 @@ def test_single_files_stay_where_a_data_file_is_not_there_any_more() -> None:
     with pytest.raises(DamagedError, match=r"busiest/commits-1-2-1-1-0\.parquet: is not there"):
         finish(compaction)
     assert log.single_files() == [1, 2, 3, 4, 5]
+
+
+def test_a_data_file_that_is_missing_at_a_merge_is_damage_at_once() -> None:
+    log = log_of(5)
+    compaction = log.compaction()
+    for _ in range(4):
+        assert compaction.advance()
+    (missing,) = (name for name in log.data_files() if name.startswith("hourly/commits-3-4"))
+    whole = log.files.content.pop(f"outputs/{missing}")
+    before = dict(log.files.content)
+    with pytest.raises(DamagedError, match=f"memory/outputs/{missing}: is not there"):
+        compaction.advance()
+    assert log.files.content == before, "nothing of the attempt stays"
+    log.files.content[f"outputs/{missing}"] = whole
+    assert_same(list(reading(log.files)), log.written)
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_data_file_that_another_driver_has_merged_meanwhile_is_no_damage(at: int) -> None:
+    log = log_of(5)
+    older, newer = log.compaction(generation=1), log.compaction(generation=2)
+    for _ in range(4):
+        assert older.advance()
+    older.files = PausedFiles(log.files, at, lambda: finish(newer))
+    finish(older)
+    assert newer.made is not None, "the older driver has stood still"
+    assert (log.indices(), log.single_files()) == (["1-4"], [5])
+    assert_same(list(reading(log.files)), log.written)
 
 
 def test_a_driver_that_ends_leaves_nothing_begun() -> None:
@@ -367,6 +436,26 @@ def test_the_thread_goes_on_after_the_store_was_away_and_tells_of_damage(
     assert "commits/segments/7-8.jsonl.gz" in told[0]
 
 
+def test_the_thread_goes_on_behind_a_file_with_a_damaged_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rekindle_spark.output.output_compaction.PAUSE_SECONDS", 0.001)
+    log, told = log_of(9), list[str]()
+    name = "outputs/hourly/0-000000002.parquet"
+    log.files.content[name] = flipped(log.files.content[name])
+    compaction = log.compaction(trouble=told.append)
+    thread = compaction.start()
+    for _ in range(3_000):
+        if compaction.swept:
+            break
+        time.sleep(0.01)
+    compaction.stop()
+    thread.join(timeout=60)
+    assert (log.indices(), log.single_files()) == (["1-8"], [1, 2, 9])
+    assert len(told) == 1
+    assert f"query hourly: memory/{name}: cannot be read" in told[0]
+
+
 def test_what_drivers_have_left_is_swept_but_for_what_may_still_count() -> None:
     log = log_of(9)
     finish(log.compaction(generation=3))
@@ -385,6 +474,141 @@ def test_what_drivers_have_left_is_swept_but_for_what_may_still_count() -> None:
         name for name, goes in left.items() if goes
     }
     assert_same(list(reading(log.files)), log.written)
+
+
+class PausedFiles(MemoryFiles):
+    """The same files, for a driver that stands still before the operation `at`, while `meanwhile`
+    happens."""
+
+    def __init__(self, files: MemoryFiles, at: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self.content, self.operations = files.content, 0
+        self.at, self.meanwhile = at, meanwhile
+
+    def _operation(self) -> None:
+        self.operations += 1
+        if self.operations == self.at:
+            self.meanwhile()
+
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
+        self._operation()
+        return super().read(name, moved)
+
+    def create(self, name: str, data: bytes) -> None:
+        self._operation()
+        super().create(name, data)
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        self._operation()
+        return super().stream_names(folder)
+
+    def remove(self, names: Iterable[str]) -> None:
+        self._operation()
+        super().remove(names)
+
+
+SWEEP_OPERATIONS = 10
+
+
+@pytest.fixture(name="first_level")
+def _first_level(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """A store whose first driver has put four segments together, in data files that stay."""
+    monkeypatch.setattr(row_packing, "FILE_BYTES_MAX", 100)
+    log = log_of(9)
+    compaction = log.compaction(generation=1)
+    for _ in range(8):
+        assert compaction.advance()
+    assert (log.indices(), log.single_files()) == (["1-2", "3-4", "5-6", "7-8"], [9])
+    log.files.content["outputs/hourly/commits-1-2-1-9-0.parquet"] = b"left"
+    return log
+
+
+@pytest.mark.parametrize("at", range(1, SWEEP_OPERATIONS + 1))
+@pytest.mark.parametrize("has_listed", [False, True])
+def test_a_driver_that_stood_still_in_its_sweep_removes_nothing_that_counts(
+    first_level: Log, at: int, has_listed: bool
+) -> None:
+    log = first_level
+    older, newer = log.compaction(generation=2), log.compaction(generation=3)
+    if has_listed:
+        older._listed()
+    older.files = PausedFiles(log.files, at, lambda: finish(newer))
+    older.sweep()
+    finish(newer)
+    assert_same(list(reading(log.files)), log.written)
+    assert log.indices() == ["1-8"]
+    assert "hourly/commits-1-2-1-9-0.parquet" not in log.data_files()
+
+
+def test_pauses_are_at_all_operations_of_a_sweep(first_level: Log) -> None:
+    sweeping = first_level.compaction(generation=2)
+    sweeping.files = files = PausedFiles(first_level.files, 0, lambda: None)
+    sweeping.sweep()
+    assert files.operations == SWEEP_OPERATIONS
+
+
+@pytest.mark.parametrize("at", range(1, 30))
+def test_a_driver_that_stood_still_among_removals_removes_nothing_that_counts(
+    first_level: Log, at: int
+) -> None:
+    log = first_level
+    older, newer = log.compaction(generation=2), log.compaction(generation=3)
+    older.files = PausedFiles(log.files, at, lambda: finish(newer))
+    finish(older)
+    assert_same(list(reading(log.files)), log.written)
+
+
+def test_an_index_that_comes_too_late_does_not_count_for_removals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The newer driver has left single files where they were, which the older one has packed."""
+    log = log_of(5)
+    older, newer = log.compaction(generation=1), log.compaction(generation=2)
+
+    def finish_newer() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("rekindle_spark.output.output_compaction.LARGE_BYTES", 0)
+            finish(newer)
+        assert (log.indices(), log.single_files()) == (["1-4"], [1, 2, 3, 4, 5])
+
+    older.files = log.files
+    create = log.files.create
+
+    def create_late(name: str, data: bytes) -> None:
+        monkeypatch.setattr(log.files, "create", create)
+        finish_newer()
+        create(name, data)
+
+    monkeypatch.setattr(log.files, "create", create_late)
+    assert older.advance()
+    assert log.indices() == ["1-2", "1-4"]
+    finish(older)
+    assert log.single_files() == [1, 2, 3, 4, 5]
+    assert_same(list(reading(log.files)), log.written)
+    assert (log.indices(), log.data_files()) == (["1-4"], []), "what came too late has gone"
+
+
+def fenced() -> None:
+    """There is a newer driver."""
+    raise FencedError(where="driver", what="generation 3 has started", remedy="let it go on")
+
+
+def test_a_superseded_driver_removes_nothing_and_ends_without_an_event(
+    first_level: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rekindle_spark.output.output_compaction.PAUSE_SECONDS", 0.001)
+    log, told = first_level, list[str]()
+    before = dict(log.files.content)
+    older = log.compaction(generation=2, check_generation=fenced, trouble=told.append)
+    with pytest.raises(FencedError):
+        older.sweep()
+    assert not older.swept
+    assert log.files.content == before
+    thread = older.start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert told == []
+    assert before.items() <= log.files.content.items()
 
 
 def test_a_reader_that_has_looked_before_looks_again_as_often_as_it_takes() -> None:
