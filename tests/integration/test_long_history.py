@@ -25,7 +25,7 @@ STARTS = commit_segments.LENGTH - 10
 def test_commits_go_into_a_segment_while_a_driver_runs_and_the_next_one_goes_on_from_it(
     prepare: Prepare,
 ) -> None:
-    application = prepare()
+    application = prepare(runtime=LASTING)
     write_starts(application)
     application.start_and_recover()
     segment = application.store / commit_segments.name_of(1)
