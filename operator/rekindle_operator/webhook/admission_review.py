@@ -105,7 +105,7 @@ def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnsw
     is_pod = (request.kind.group, request.kind.kind) == ("", "Pod")
     if not (is_new_pod and is_pod and _asks(request.object)):
         return _answer(request, "other", "passed")
-    if len(bytes(request.object)) > POD_BYTES_MAX:
+    if len(request.object) > POD_BYTES_MAX:
         return _answer(request, "other", "refused", warning=TOO_LARGE)
     try:
         pod = msgspec.json.decode(request.object, type=dict[str, Any])
