@@ -1,6 +1,7 @@
 """What must hold at every moment, and in the end.
 
-at a plan     no partition is placed that is active, plan epochs only grow, no node over its cap
+at a plan     no partition is placed that is active, plan epochs only grow, no node that it fills is
+              over its cap, unless no report has said yet what partitions cost
 at a move     everything runs, it goes to a node that is there, and none carries more than before,
               or, by domain, than its cap once all are made
 at a commit   each epoch once, generations only grow
@@ -32,11 +33,13 @@ class Broken(Exception):
 @dataclass(slots=True)
 class Invariants:
     """Checks as the run goes; `plan_epochs` are the newest carried out, by generation. Executors
-    take `overhead_percent` of a core beside their partitions."""
+    take `overhead_percent` of a core beside their partitions. `guesses` are the directives of who
+    had not been told yet what partitions cost."""
 
     policy: Policy
     overhead_percent: float
     plan_epochs: dict[int, int] = field(default_factory=dict)
+    guesses: set[int] = field(default_factory=set)
     directives: int = 0
     published: int = 0
     moves: int = 0
@@ -53,11 +56,14 @@ class Invariants:
         if twice:
             raise Broken(f"plan {plan_epoch} places {', '.join(twice)}, which run already")
 
-    def placed(self, placement: Mapping[str, str], costs: Mapping[str, float]) -> None:
-        """A driver has carried out a plan."""
+    def placed(
+        self, order: PlanOrder, placement: Mapping[str, str], costs: Mapping[str, float]
+    ) -> None:
+        """A driver has carried out a plan that was made by who knew the costs."""
+        filled = set(order.placement.values())
         for node, cost in sorted(_used(placement, costs).items()):
             used = cost + self.overhead_percent
-            if used > self.policy.cpu_cap * CAPACITY_PERCENT + 1e-6:
+            if node in filled and used > self.policy.cpu_cap * CAPACITY_PERCENT + 1e-6:
                 raise Broken(f"node {node} is planned to {used:.1f} % of a core")
 
     def moved(
@@ -68,17 +74,19 @@ class Invariants:
         nodes: Collection[str],
         *,
         waiting: bool,
+        guessed: bool,
     ) -> None:
         """A driver has moved a partition. What was ordered before it decided alone for a while may
         make load less even for a moment, but fills no node beyond what it may carry; by domain,
-        where partitions change places, that may be passed while some are `waiting`."""
+        where partitions change places, that may be passed while some are `waiting`. One that was
+        `guessed` may fill a node."""
         if set(before) != set(costs) or not set(placement.values()) <= set(nodes):
             raise Broken("a partition moves while something is lost")
         passing = waiting and self.policy.placement == DOMAINS
         cap = 1.0 if passing else self.policy.cpu_cap
         limit = max(cap * CAPACITY_PERCENT - self.overhead_percent, *_used(before, costs).values())
         most = max(_used(placement, costs).values())
-        if most > limit + 1e-6:
+        if most > limit + 1e-6 and not guessed:
             raise Broken(f"a move fills a node to {most:.1f} %")
         self.moves += 1
 
@@ -112,8 +120,10 @@ class Invariants:
         driver has carried out stays known."""
         self.directives = self.published = 0
 
-    def wrote(self, sequence: int, plan_epoch: int | None) -> None:
-        """A coordinator has published a directive, a plan when `plan_epoch` is not None."""
+    def wrote(self, sequence: int, plan_epoch: int | None, *, measured: bool) -> None:
+        """A coordinator has published a directive, a plan when `plan_epoch` is not None, and was
+        told before what partitions cost when they are `measured`."""
+        (self.guesses.discard if measured else self.guesses.add)(sequence)
         if sequence <= self.directives:
             raise Broken(f"directive {sequence} is published after {self.directives}")
         self.directives = sequence

@@ -161,7 +161,7 @@ class Coordinator:
                 self.case = None
                 return
             self.version = self.store.records[path][1]
-            self._note(decision.directives)
+            self._note(decision)
         self.case = decision.case
         if not self._falters():
             self._ask(decision.case)
@@ -252,14 +252,17 @@ class Coordinator:
             if ours != theirs and not sooner:
                 raise Broken(f"started anew, the coordinator would order {theirs}, not {ours}")
 
-    def _note(self, directives: tuple[Directive, ...]) -> None:
-        for directive in directives:
+    def _note(self, decision: Decision) -> None:
+        state = decision.case.state
+        measured = state is not None and set(state.partitions) <= state.costs.keys()
+        for directive in decision.directives:
             plan = isinstance(directive.order, PlanOrder)
             self.world.tell(
                 f"coordinator {self.name}: directive {directive.sequence} for "
                 f"{directive.generation}: {directive.text}"
             )
-            self.invariants.wrote(directive.sequence, directive.plan_epoch if plan else None)
+            plan_epoch = directive.plan_epoch if plan else None
+            self.invariants.wrote(directive.sequence, plan_epoch, measured=measured)
 
 
 def _survive(instructions: tuple[Instruction, ...]) -> bool:

@@ -100,6 +100,7 @@ class SimulatedDriver:
     ready_at: dict[str, float] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     moving: dict[str, str] = field(default_factory=dict)
+    moving_guessed: bool = False
     moved: set[str] = field(default_factory=set)
     modes: dict[str, Any] = field(default_factory=dict)
     sidecar: SimulatedSidecar = field(init=False)
@@ -167,16 +168,20 @@ class SimulatedDriver:
             why = ""
         self.following = taken
         if not why:
-            self._obey(directive)
+            self._obey(directive, guessed=directive.sequence in self.invariants.guesses)
         self.sidecar.acknowledge(directive.sequence)
 
-    def _obey(self, directive: Directive) -> None:
+    def _obey(self, directive: Directive, *, guessed: bool = False) -> None:
+        """Carry out an order; whoever gave it has `guessed` what partitions cost."""
         match directive.order:
             case PlanOrder() as order:
                 self._place(order, directive.plan_epoch)
+                if not guessed:
+                    self.invariants.placed(order, self.placement, self.pipeline.costs)
             case MoveOrder(placement=placement):
                 wanted = {p: n for p, n in placement.items() if self.placement.get(p) != n}
                 self.moving = {p: n for p, n in wanted.items() if n in self.seen}
+                self.moving_guessed = guessed
             case BufferingOrder(mode=mode):
                 self.modes["buffering"] = mode
             case OrderingOrder(mode=mode):
@@ -203,7 +208,6 @@ class SimulatedDriver:
                 self.resident.pop(partition, None)
                 self.ready_at[partition] = self.world.now + self.world.between(0.5, 6.0)
         self._suspend()
-        self.invariants.placed(self.placement, self.pipeline.costs)
 
     def _look(self) -> None:
         """Notice nodes that came and went, some time after they did."""
@@ -261,8 +265,14 @@ class SimulatedDriver:
             before = dict(self.placement)
             self.placement[partition] = node
             self.moved.add(partition)
-            costs, waiting = self.pipeline.costs, bool(self.moving)
-            self.invariants.moved(before, self.placement, costs, self.seen, waiting=waiting)
+            self.invariants.moved(
+                before,
+                self.placement,
+                self.pipeline.costs,
+                self.seen,
+                waiting=bool(self.moving),
+                guessed=self.moving_guessed,
+            )
 
     def _is_fenced(self, newer: bool) -> bool:
         """A driver that meets a newer one ends."""
