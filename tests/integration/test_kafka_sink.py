@@ -130,6 +130,9 @@ def test_what_kafka_will_never_take_is_refused_with_its_cause_and_leaves_nothing
     assert_read(kafka, "strict", [7])
     with pytest.raises(InputError, match="is not there; make the topic first"):
         writer(kafka, "nowhere").open()
+    gone = TransactionalWriter(KafkaSink(kafka.servers, "gone"), "topic gone", "gone-0", 0, True)
+    with pytest.raises(SinkAwayError, match="is not there"):
+        gone.open()
     sink = KafkaSink(kafka.servers, "strict", options={"no.such.option": 1})
     with pytest.raises(InputError, match=r"does not take an option .*no\.such\.option"):
         TransactionalWriter(sink, "topic strict", "writer-strict-0", 0).open()

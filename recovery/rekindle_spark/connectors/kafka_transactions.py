@@ -12,12 +12,13 @@ what holds. Called by `sink_publishing`.
 """
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.model.errors import FencedError, InputError, RunError, SinkAwayError
+from rekindle.model.errors import FencedError, InputError, RekindleError, RunError, SinkAwayError
 from rekindle_spark.connectors import kafka_options
 from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
@@ -35,7 +36,12 @@ PRODUCER = {
     # Measured: with the default of 100 ms a transaction behind another one waits that long.
     "retry.backoff.ms": 5,
     "retry.backoff.max.ms": 50,
+    # send_offsets_to_transaction waits for so long whatever it is told (librdkafka #5456).
+    "socket.timeout.ms": 10_000,
 }
+# Answers of brokers while they settle who coordinates a group.
+UNSETTLED = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+UNSETTLED_SECONDS = 0.1
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 # What no waiting will mend, beside refused credentials.
 LASTING = (
@@ -64,12 +70,14 @@ class EpochMarker:
 @dataclass(slots=True)
 class TransactionalWriter:
     """Writes as `name`, which is its transactional id and the group of its marker. `index` is the
-    query partition. `partition` is where records without a key go, None until it is open."""
+    query partition. `partition` is where records without a key go, None until it is open. A topic
+    that was there before, which `is_known`, and is not now may come back: it is away."""
 
     sink: KafkaSink
     where: str
     name: str
     index: int
+    is_known: bool = False
     note: ErrorNote = field(default_factory=ErrorNote)
     partition: int | None = None
     refused: list[Any] = field(default_factory=list)
@@ -171,15 +179,31 @@ class TransactionalWriter:
         own = {"group.id": self.name, "enable.auto.commit": False}
         consumer = library.Consumer({**given, **own, "isolation.level": "read_committed"})
         try:
-            found = consumer.committed([self._place()], ASK_SECONDS_MAX)[0]
+            found = self._committed(consumer)
             self._group = consumer.consumer_group_metadata()
         finally:
             consumer.close()
-        if found.error is not None:
-            raise library.KafkaException(found.error)
         if found.offset == NO_OFFSET:
             return None
         return _decoded(self.where, int(found.offset), found.metadata)
+
+    def _committed(self, consumer: Any) -> Any:
+        """The group's offset. Who coordinates a group of a new cluster, or of a broker that has
+        just started, is not settled at once: it is asked again for a while."""
+        library = kafka_options.library()
+        deadline = time.monotonic() + ASK_SECONDS_MAX
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                found = consumer.committed([self._place()], max(0.1, left))[0]
+                if found.error is None:
+                    return found
+                error = library.KafkaException(found.error)
+            except library.KafkaException as raised:
+                error = raised
+            if error.args[0].name() not in UNSETTLED or time.monotonic() > deadline:
+                raise error
+            time.sleep(UNSETTLED_SECONDS)
 
     def _count(self, given: dict[str, Any]) -> int:
         """How many partitions the topic has. It is described: that makes no topic."""
@@ -226,8 +250,9 @@ class TransactionalWriter:
             "committed stays, and is written by the next start",
         )
 
-    def _unknown(self) -> InputError:
-        return InputError(
+    def _unknown(self) -> RekindleError:
+        kind = SinkAwayError if self.is_known else InputError
+        return kind(
             where=self.where,
             what="is not there",
             remedy="make the topic first, or mend the name",

@@ -65,7 +65,8 @@ class SinkIdentity:
     def writer(self, sink: KafkaSink, index: int) -> TransactionalWriter:
         """The writer of a query partition."""
         where = f"query {self.query}: topic {sink.topic} at {sink.servers}"
-        return TransactionalWriter(sink, where, f"{self.name}-{index}", index)
+        is_known = index < self.marked
+        return TransactionalWriter(sink, where, f"{self.name}-{index}", index, is_known)
 
 
 @dataclass(slots=True)
