@@ -65,7 +65,14 @@ def test_topics_have_what_is_committed_exactly_once_whatever_dies(
         await_all(application, kafka)
         assert not application.happened("incident-opened", after=begin)
 
-    meet(application, a_node_is_lost, the_driver_dies_twice, the_broker_dies_and_comes_back)
+    # a pipeline with uncertain steps moves nothing, so a node that is back may have no partition
+    meet(
+        application,
+        a_node_is_lost,
+        the_driver_dies_twice,
+        the_broker_dies_and_comes_back,
+        spread=False,
+    )
     streamed.produce(kafka, range(310, 330))
     application.drain()
     application.driver.request_finish()

@@ -12,13 +12,19 @@ for a topic in which nothing is yet. Called by `driver_main`.
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rekindle_spark.connectors import kafka_options
 from rekindle_spark.connectors.kafka_sink import KafkaSink
-from rekindle_spark.connectors.kafka_transactions import EpochMarker
+from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
 from rekindle_spark.driver.event_log import EventLog
-from rekindle_spark.output.sink_publishing import SinkIdentity, SinkPublisher, SinkPublishers
+from rekindle_spark.output.sink_publishing import (
+    SinkIdentity,
+    SinkPublisher,
+    SinkPublishers,
+    side_by_side,
+)
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import commit_log
@@ -89,19 +95,24 @@ def prepare(pipeline: str, sinks: Mapping[str, tuple[KafkaSink, int]], known: De
     client is not installed or a topic is not there, SinkAwayError and RunError as the writer does.
     """
     own: dict[str, dict[str, dict[str, Any]]] = {}
+    writers: list[TransactionalWriter] = []
     for query, (sink, partitions) in sinks.items():
         kafka_options.library()
         entry = known.get(query, {}).get(sink.topic, {})
         name = entry.get("name", f"rekindle-{pipeline}-{query}-{uuid.uuid4().hex[:ID_LENGTH]}")
         begin = entry.get("partitions", 0)
         at = SinkIdentity(query, name, partitions, begin)
-        for index in range(begin, partitions):
-            writer = at.writer(sink, index)
-            if writer.open() is None:
-                writer.mark(EpochMarker())
-            writer.close()
+        writers += [at.writer(sink, index) for index in range(begin, partitions)]
         own[query] = {sink.topic: {"name": name, "partitions": max(begin, partitions)}}
+    side_by_side([partial(_mark, writer) for writer in writers])
     return own
+
+
+def _mark(writer: TransactionalWriter) -> None:
+    """Set a marker that says that nothing is there yet, unless there is one."""
+    if writer.open() is None:
+        writer.mark(EpochMarker())
+    writer.close()
 
 
 def merged(known: Declared, own: Declared) -> Declared:
