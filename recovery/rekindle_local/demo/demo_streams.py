@@ -22,7 +22,6 @@ from rekindle_local.kafka_broker import KafkaBroker
 from rekindle_local.process_reaper import ProcessReaper
 
 REPLAY, KAFKA = "replay", "kafka"
-SOURCES = (REPLAY, KAFKA)
 END_SECONDS_MAX = 90.0
 
 
