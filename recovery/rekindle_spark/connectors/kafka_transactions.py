@@ -12,8 +12,9 @@ what holds. Called by `sink_publishing`.
 """
 
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 
 OPEN_SECONDS_MAX = 20.0
+STUCK_SECONDS = 5.0  # behind the limit of a call that should have kept it
 ASK_SECONDS_MAX = 10.0
 COMMIT_SECONDS_MAX = 30.0
 # The topic's first partition stands for the query partition: each topic has one.
@@ -137,8 +139,39 @@ class TransactionalWriter:
         producer.begin_transaction()
         for records in batches:
             self._produce(producer, records)
-        producer.send_offsets_to_transaction([self._place(marker)], self._group, ASK_SECONDS_MAX)
+        offsets, group = [self._place(marker)], self._group
+        self._within(
+            ASK_SECONDS_MAX + STUCK_SECONDS,
+            lambda: producer.send_offsets_to_transaction(offsets, group, ASK_SECONDS_MAX),
+        )
         producer.commit_transaction(COMMIT_SECONDS_MAX)
+
+    def _within(self, seconds: float, call: Callable[[], object]) -> None:
+        """Make a call that may never return: after a broker was away the client can wait without
+        end for the group's coordinator, whatever limit it is given (librdkafka #5456, #5511).
+
+        Raises SinkAwayError then. The thread of the call stays behind with its producer, which the
+        next writer fences.
+        """
+        ended, errors = threading.Event(), list[BaseException]()
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=run, name="sink-offsets", daemon=True).start()
+        if not ended.wait(seconds):
+            raise SinkAwayError(
+                where=self.where,
+                what=f"Kafka cannot be reached (no answer within {seconds:.0f} s)",
+                remedy="see that its brokers are there, and can be reached from here",
+            )
+        for error in errors:
+            raise error
 
     def _abort(self, producer: Any) -> None:
         """Readers of committed records wait behind what is open, until it times out."""
