@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle.model.errors import InputError, RekindleError, RunError
+from rekindle.model.errors import InputError, RekindleError, RunError, SourceAwayError
 from rekindle.model.settings import RuntimeSettings
 from rekindle_spark import testing
 from rekindle_spark.checks.check_findings import CheckFinding, of_error, warning
@@ -57,13 +57,18 @@ def _beginning(step: Step) -> tuple[pa.Table, list[CheckFinding]]:
     """The first rows of a source, none where it cannot be read or gives something else."""
     source: Source = step.function
     none = source.schema.empty_table()
-    if unbounded_source.is_unbounded(source):
+    # those of a source that is elsewhere are looked at only where it offers that
+    is_unbounded = unbounded_source.is_unbounded(source)
+    if is_unbounded and not hasattr(source, "first"):
         return none, []
     read: Callable[[], Any] = lambda: source.read(0, ROWS)  # noqa: E731
-    if isinstance(source, Replay):
-        read = lambda: source.first(ROWS)  # noqa: E731
+    if isinstance(source, Replay) or is_unbounded:
+        read = lambda: source.first(ROWS)  # type: ignore[attr-defined]  # noqa: E731
     try:
         result, error = dead_letter_sieve.attempt(read)
+    except SourceAwayError as away:
+        where = f"step {step.name}: {away.where}"
+        return none, [warning(where, away.what, away.remedy)]
     except RekindleError as raised:
         return none, [of_error(raised)]
     where = f"step {step.name}"

@@ -136,7 +136,8 @@ def run(
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
         store.patience = replace(patience, say=events.store_away)
-        packed = shipped if built is plain else program_pickle.pack(built)
+        is_changed = _keep_records(built, store) or built is not plain
+        packed = program_pickle.pack(built) if is_changed else shipped
         program_file = store.write_program(packed), work_items.program_digest(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store)
@@ -147,6 +148,18 @@ def run(
         store.patience = replace(patience, say=partial(_store_away, events, guidance))
         del history  # the application has what it needs of it
         _run(application, guidance)
+
+
+def _keep_records(built: Program, store: CheckpointStore) -> bool:
+    """Say to sources that keep records where these are; whether there are any."""
+    recorded = [
+        (name, source)
+        for name, source in _unbounded(built).items()
+        if isinstance(source, unbounded_source.Recorded)
+    ]
+    for name, source in recorded:
+        store.patience.through(partial(source.keep_in, store.files, name))
+    return bool(recorded)
 
 
 def _store_away(events: EventLog, guidance: CoordinatorClient, cause: str | None) -> None:
