@@ -138,7 +138,7 @@ class ListingLog:
     listing: Listing = field(default_factory=Listing)
     # Since the newest whole record: records, their bytes, and the bytes of that one.
     records: int = 0
-    bytes: int = 0
+    record_bytes: int = 0
     whole_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -186,7 +186,7 @@ class ListingLog:
 
     def shorten(self, needless: Mapping[str, int], there: Iterable[str]) -> None:
         """Replace records by a whole one, where that is worth it (`Listing.whole`)."""
-        if self.records < RECORDS_MIN or self.bytes < self.whole_bytes:
+        if self.records < RECORDS_MIN or self.record_bytes < self.whole_bytes:
             return
         if not self.append(self.listing.whole(needless, there)):
             return
@@ -213,14 +213,15 @@ class ListingLog:
             found.append((number, self.files.read(self._name(number))))
             if self._decoded(*found[-1]).get("whole"):
                 break
-        known = self.listing.number
-        for before, (number, data) in zip((known, *(n for n, _ in found[::-1])), found[::-1]):
+        before = self.listing.number
+        for number, data in reversed(found):
             if number != before + 1 and not self._decoded(number, data).get("whole"):
                 raise DamagedError(
                     where=f"{self.files.place}/{self._name(before + 1)}",
                     what="is not there, but what came later is",
                     remedy="restore it from a copy of the store",
                 )
+            before = number
         return found[::-1]
 
     def _take_in(self, number: int, data: bytes) -> None:
@@ -228,7 +229,7 @@ class ListingLog:
         self.listing.take_in(number, record)
         is_whole = bool(record.get("whole"))
         self.records = 0 if is_whole else self.records + 1
-        self.bytes = 0 if is_whole else self.bytes + len(data)
+        self.record_bytes = 0 if is_whole else self.record_bytes + len(data)
         self.whole_bytes = len(data) if is_whole else self.whole_bytes
 
     def _decoded(self, number: int, data: bytes) -> dict[str, Any]:

@@ -125,7 +125,9 @@ def piece(
     values = [lines[n - first].removesuffix(b"\r") for n in numbers]
     decoded = form.decoder(known.columns).decode(values)
     kept = [numbers[place] for place in decoded.places]
-    rejected = {numbers[n]: (why, values[n]) for n, why in decoded.rejected.items()}
+    rejected: dict[int, tuple[str, bytes | None]] = {
+        numbers[place]: (why, values[place]) for place, why in decoded.rejected.items()
+    }
     return Piece(decoded.rows, kept, rejected)
 
 
@@ -135,7 +137,8 @@ def _unreadable(error: str) -> Contents:
 
 def _lines(file: io.BufferedIOBase, form: Form) -> Contents:
     """Count the lines of a text."""
-    begin, columns = 0, ()
+    begin = 0
+    columns: tuple[str, ...] = ()
     first = file.readline(LINE_BYTES_MAX)
     if first.startswith(BYTE_ORDER_MARK):
         begin = len(BYTE_ORDER_MARK)
@@ -244,8 +247,8 @@ def _of_parquet(reader: "_ParquetReader", schema: pa.Schema, begin: int, end: in
             some = _converted(reader.group(number, schema.names), schema, (low, high), first)
         except (OSError, pa.ArrowException) as error:
             why = f"row group {number} cannot be read ({first_line(error)})"[:WHY_LENGTH_MAX]
-            nothing = dict.fromkeys(range(first + low, first + high), (why, None))
-            some = Piece(schema.empty_table(), [], nothing)
+            places = range(first + low, first + high)
+            some = Piece(schema.empty_table(), [], dict.fromkeys(places, (why, None)))
         rows = pa.concat_tables([together.rows, some.rows])
         numbers = together.numbers + some.numbers
         together = Piece(rows, numbers, together.rejected | some.rejected)

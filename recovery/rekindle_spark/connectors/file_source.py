@@ -8,7 +8,7 @@ that there are these offsets; so a repeat reads the same rows in the same order,
 between. A name is read once. A file that is gone or changed before it was read is lost: what became
 of it is said by `PartitionOffsets.why`, once all before it has been read. For users: docs/files.md.
 
-Why: docs/decisions/0048-files-are-listed-before-they-are-read.md.
+Why: docs/decisions/0049-files-are-listed-before-they-are-read.md.
 """
 
 import time
@@ -376,9 +376,7 @@ class _Asking:
 
     def _waits(self, listing: Listing) -> bool:
         """Whether files are listed that may still be read."""
-        return any(
-            listing.end(name) > self._committed(listing, name) for name in listing.files
-        )
+        return any(listing.end(name) > self._committed(listing, name) for name in listing.files)
 
     def _committed(self, listing: Listing, partition: str) -> int:
         newest = self.commits[-1] if self.commits else {}
@@ -443,7 +441,10 @@ def _check_arguments(source: FileSource) -> None:
     for name, words in (("format", FORMATS), ("order", ORDERS)):
         value = getattr(source, name)
         if value not in words:
-            what, remedy = f"is {argument_checks.shown(value)}", f"choose one of: {', '.join(words)}"
+            what, remedy = (
+                f"is {argument_checks.shown(value)}",
+                f"choose one of: {', '.join(words)}",
+            )
             argument_checks.refuse(f"{where}: {name}", what, remedy)
     if source.schema is not None:
         argument_checks.check_kind(

@@ -246,7 +246,7 @@ def test_a_bad_line_is_rejected_by_its_number_and_all_others_are_rows(
     assert with_line == [None if "event time" in why else line.encode()]
 
 
-def unreadable(inputs: Path) -> dict[str, Callable[[Path], object]]:
+def unreadable() -> dict[str, Callable[[Path], object]]:
     """What makes files that cannot be read as Parquet with the columns that are declared."""
     good = pa.table({"at": pa.array([1], pa.timestamp("us")), "key": ["k"], "value": [1]})
 
@@ -268,7 +268,7 @@ def unreadable(inputs: Path) -> dict[str, Callable[[Path], object]]:
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_that_is_no_such_parquet_is_rejected_as_a_whole(number: int, inputs: Path) -> None:
-    why, make = [*unreadable(inputs).items()][number]
+    why, make = [*unreadable().items()][number]
     write("parquet", inputs / "a", [1])
     make(inputs / "b")
     write("parquet", inputs / "c", [2])
@@ -538,7 +538,7 @@ def test_arguments_that_do_not_fit_are_refused(
 ) -> None:
     good = {"path": inputs, "format": "json", "schema": SCHEMA, "event_time": "at"}
     with pytest.raises(InputError, match=message):
-        FileSource(**{**good, **change})  # type: ignore[arg-type]
+        FileSource(**{**good, **change})
 
 
 def test_a_folder_that_is_not_there_is_refused_when_a_pipeline_is_built(inputs: Path) -> None:

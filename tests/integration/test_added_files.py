@@ -1,0 +1,151 @@
+"""Files that are added while a pipeline runs: each of their rows comes out exactly once.
+
+So it is with nodes that are lost while files come, a folder or bucket that is away, files that are
+removed once they were read, and a driver that dies.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import added
+from application import Application
+from harms import lose, meet, node_of
+from object_server import BUCKET, ObjectServer
+
+from rekindle_store.object_files import ObjectFiles
+
+Prepare = Callable[..., Application]
+
+
+def test_files_that_are_added_come_out_exactly_once_whatever_is_lost_meanwhile(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    inputs, folder = tmp_path / "files", tmp_path / "files" / "added"
+    folder.mkdir(parents=True)
+    (inputs / added.PLACE).write_text(str(folder))
+    put = added.put_in(folder)
+    added.add(inputs, put, range(60))
+    application = prepare(pipeline=added)
+    application.inputs = inputs
+    application.start_and_recover()
+
+    def a_node_is_lost_while_files_are_added(application: Application) -> None:
+        victim = node_of(application, "orders")
+        adding = threading.Thread(target=added.add, args=(inputs, put, range(60, 300)))
+        adding.start()
+        begin = lose(application, [victim])
+        adding.join()
+        added.add(inputs, put, range(300, 360))
+        application.await_event("recovered", after=begin)
+        application.cluster.start_worker(victim)
+        await_rows(application)
+
+    def what_was_read_is_removed(application: Application) -> None:
+        # of two checkpoints behind it none needs what came before
+        for _ in range(2):
+            application.await_event("checkpoint", after=application.seen)
+        shutil.rmtree(folder / "orders" / "day 0")
+        added.add(inputs, put, range(360, 400))
+        await_rows(application)
+
+    def a_folder_that_is_away_holds_up_its_own_queries_alone(application: Application) -> None:
+        begin, away = application.seen, inputs / "away"
+        (folder / "clicks").rename(away)
+        application.await_event("source-away", after=begin, source="clicks")
+        before = rows_of(application, "clicks")
+        added.add(inputs, lambda name, data: put_beside(name, data, put), range(400, 460))
+        await_rows(application, "orders", "visits")
+        assert rows_of(application, "clicks") == before
+        away.rename(folder / "clicks")
+        application.await_event("source-back", after=begin, source="clicks")
+        await_rows(application)
+        for kind in ("incident-opened", "plan"):
+            assert not application.happened(kind, after=begin), kind
+
+    def put_beside(name: str, data: bytes, put: added.Put) -> None:
+        """Files of the folder that is away come where it is now."""
+        if name.startswith("clicks/"):
+            added.put_in(inputs / "away")(name.removeprefix("clicks/"), data)
+        else:
+            put(name, data)
+
+    def a_driver_that_dies_goes_on_from_its_list(application: Application) -> None:
+        application.driver.kill()
+        added.add(inputs, put, range(460, 520))
+        application.start_and_recover()
+        await_rows(application)
+
+    meet(
+        application,
+        a_node_is_lost_while_files_are_added,
+        what_was_read_is_removed,
+        a_folder_that_is_away_holds_up_its_own_queries_alone,
+        a_driver_that_dies_goes_on_from_its_list,
+    )
+    added.add(inputs, put, range(520, 530))
+    come_to_an_end(application)
+
+
+def test_objects_that_are_added_to_a_bucket_come_out_exactly_once_through_losses(
+    prepare: Prepare, server: ObjectServer, tmp_path: Path
+) -> None:
+    inputs, place = tmp_path / "files", f"s3://{BUCKET}/added"
+    inputs.mkdir()
+    (inputs / added.PLACE).write_text(place)
+    bucket = ObjectFiles(place)
+
+    def put(name: str, data: bytes) -> None:
+        bucket.put({name: data})
+
+    added.add(inputs, put, range(60))
+    told = {f"spark.executorEnv.{name}": text for name, text in server.environment().items()}
+    application = prepare(pipeline=added, spark=told)
+    application.inputs = inputs
+    application.start_and_recover()
+    await_rows(application)
+
+    begin = lose(application, [victim := node_of(application, "orders")])
+    added.add(inputs, put, range(60, 120))
+    application.await_event("recovered", after=begin)
+    application.cluster.start_worker(victim)
+    await_rows(application)
+
+    begin = application.seen
+    server.kill()
+    application.await_event("source-away", after=begin, source="orders")
+    server.start()
+    added.add(inputs, put, range(120, 180))
+    application.await_event("source-back", after=begin, source="orders")
+    await_rows(application)
+    assert not application.happened("incident-opened", after=begin)
+    come_to_an_end(application)
+
+
+def rows_of(application: Application, source: str) -> int:
+    """How many rows of a source are committed."""
+    found = application.outputs().get(f"{source}-rows")
+    return 0 if found is None else found.height
+
+
+def await_rows(application: Application, *sources: str) -> None:
+    """Wait until all rows that were added to sources are committed, without names to all."""
+    for source in sources or added.FORMS:
+        await_rows_of(application, source)
+
+
+def await_rows_of(application: Application, source: str) -> None:
+    """Wait until all rows that were added to a source are committed."""
+    wanted = added.ledger(application.inputs, source).height
+    application.await_condition(
+        f"{wanted} rows of {source}", lambda: rows_of(application, source) == wanted
+    )
+
+
+def come_to_an_end(application: Application) -> None:
+    """Have all input read and the run end, and see that its output is exactly right."""
+    application.drain()
+    application.driver.request_finish()
+    assert application.await_end() == 0, application.tail()
+    application.assert_exactly_right()
