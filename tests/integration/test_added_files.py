@@ -4,16 +4,22 @@ So it is with nodes that are lost while files come, a folder or bucket that is a
 removed once they were read, and a driver that dies.
 """
 
+import pickle
 import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import added
-from application import Application
+import object_server
+import pytest
+from application import Application, compare
 from harms import lose, meet, node_of
 from object_server import BUCKET, ObjectServer
 
+from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
+from rekindle_spark.connectors.file_source import FileSource
+from rekindle_store import store_files
 from rekindle_store.object_files import ObjectFiles
 
 Prepare = Callable[..., Application]
@@ -123,6 +129,60 @@ def test_objects_that_are_added_to_a_bucket_come_out_exactly_once_through_losses
     come_to_an_end(application)
 
 
+def test_objects_of_any_name_are_read_and_what_is_changed_or_cut_off_is_noticed(
+    server: ObjectServer, tmp_path: Path
+) -> None:
+    place = f"s3://{BUCKET}/named"
+    bucket, names = ObjectFiles(place), ["a b.json", "ünï/100%25.json", "x=1/y#z?&+.json.gz"]
+    contents = [added.content(name, [(number, "k", number)]) for number, name in enumerate(names)]
+    bucket.put(dict(zip(names, contents, strict=True)))
+    bucket.put({"_temporary/c.json": b"no", "d.json": b""})
+    source = FileSource(place, "json", added.SCHEMA, "at", units={"at": "us"}, list_seconds=0.05)
+    assert source.first(1).rows.num_rows == 1
+    source.keep_in(store_files.at(tmp_path / "store"), "objects")
+    assert source.latest_offsets()["0"].latest == 6
+    node = pickle.loads(pickle.dumps(source))
+    assert object_server.SECRET.encode() not in pickle.dumps(source)
+    assert node.read("0", 0, 6).rows["value"].to_pylist() == [0, 2, 1]
+    assert node.read("0", 0, 6).rejects["file_path"].to_pylist() == [
+        f"{place}/{name}" for name in (names[0], names[2], names[1])
+    ]
+    bucket.put({names[0]: contents[1]})
+    bucket.remove([names[1]])
+    later = pickle.loads(pickle.dumps(source))
+    with pytest.raises(DataLossError, match=r"a b\.json: is not what was listed any more"):
+        later.read("0", 0, 1)
+    with pytest.raises(DataLossError, match=r"100%25\.json: is not there any more"):
+        later.read("0", 4, 5)
+    server.kill()
+    with pytest.raises(SourceAwayError, match="cannot be reached"):
+        later.read("0", 2, 3)
+    with pytest.raises(SourceAwayError, match="cannot be reached"):
+        list(later._folder.found(recursive=True))
+    server.start()
+    assert later.read("0", 2, 3).rows["value"].to_pylist() == [2]
+
+
+def test_parquet_in_a_bucket_is_read_by_parts_and_a_bucket_that_is_not_there_is_told(
+    server: ObjectServer,  # noqa: ARG001
+    tmp_path: Path,
+) -> None:
+    place, rows = f"s3://{BUCKET}/parts", [(number, "k", number) for number in range(1_000)]
+    ObjectFiles(place).put({"a.parquet": added.content("a.parquet", rows)})
+    source = FileSource(place, "parquet", event_time="at")
+    assert source.schema == added.SCHEMA
+    source.keep_in(store_files.at(tmp_path / "store"), "parts")
+    assert source.latest_offsets()["0"].latest == 1_000
+    node = pickle.loads(pickle.dumps(source))
+    assert node.read("0", 990, 1_000).rows["value"].to_pylist() == [*range(990, 1_000)]
+    with pytest.raises(
+        InputError, match=r"specified bucket does not exist.*; give the source a schema"
+    ):
+        FileSource("s3://nowhere/x", "parquet", event_time="at")
+    with pytest.raises(RunError, match="specified bucket does not exist"):
+        FileSource("s3://nowhere/x", "parquet", added.SCHEMA, "at").latest_offsets()
+
+
 def rows_of(application: Application, source: str) -> int:
     """How many rows of a source are committed."""
     found = application.outputs().get(f"{source}-rows")
@@ -148,4 +208,7 @@ def come_to_an_end(application: Application) -> None:
     application.drain()
     application.driver.request_finish()
     assert application.await_end() == 0, application.tail()
-    application.assert_exactly_right()
+    wanted, committed = added.expected(application.inputs), application.outputs()
+    assert set(committed) == set(wanted)
+    for query, rows in wanted.items():
+        compare(query, committed[query].select(rows.columns), rows)

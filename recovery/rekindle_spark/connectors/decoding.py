@@ -4,6 +4,7 @@ A batch is decoded at once, and where that fails its halves are, down to single 
 value gives does not depend on its neighbours. Called by `kafka` and `file_source`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 UNITS = ("s", "ms", "us", "ns")
 BLOCK_BYTES_MIN, CHUNK_BYTES_MAX = 1 << 20, 1 << 26
 WHY_LENGTH_MAX = 300
+OF_CSV = re.compile(r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #1: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,15 @@ class Csv:
             elif b"\n" in value or b"\r" in value or not value.strip():
                 rejected[place] = "is no line of CSV"
         whole = [place for place in range(len(values)) if place not in rejected]
-        return sifted([values[n] for n in whole], whole, rejected, self._read, self.schema)
+        found = sifted([values[n] for n in whole], whole, rejected, self._read, self.schema)
+        for place, why in found.rejected.items():
+            found.rejected[place] = OF_CSV.sub(self._place, why)
+        return found
+
+    def _place(self, found: re.Match[str]) -> str:
+        """What Arrow says of a place in a block of lines, which here is one line."""
+        names = self.names or self.schema.names
+        return f"column {names[int(found[1])]!r}: " if found[1] else ""
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
         data = b"\n".join(values)

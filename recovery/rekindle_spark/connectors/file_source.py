@@ -184,22 +184,15 @@ class FileSource:
         if self._asking is not None:
             self._asking.commit(offsets)
 
-    def first(self, rows: int) -> pa.Table:
+    def first(self, rows: int) -> RowsAndRejects:
         """The first rows of the first file that has some, in order; none without files. For a look
-        at them before anything runs. Raises RunError for a file that cannot be read."""
+        at them before anything runs."""
         for one in sorted(self._matching(), key=self._key):
             found = file_rows.contents(self._folder, one.name, one.version, self._form)
-            count = min(rows, found.rows)
-            if count:
+            if found.rows:
                 listed = _listed(one, "0", 0, found)
-                table, rejects = self._read_file(listed, (0, count))
-                if rejects.num_rows:
-                    path, row, _, why = (column[0].as_py() for column in rejects.columns)
-                    where = f"file {path}" + (f", row {row}" if row else "")
-                    remedy = "mend it, or the schema; or give the source dead_letters=True"
-                    raise InputError(where=where, what=why, remedy=remedy)
-                return table
-        return self._nothing()
+                return RowsAndRejects(*self._read_file(listed, (0, min(rows, found.rows))))
+        return RowsAndRejects(self._nothing(), _no_rejects())
 
     def _declared_schema(self) -> pa.Schema:
         """The columns of files."""

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rekindle.model import record_format
 from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
 from rekindle_spark.connectors import file_listing, file_source
+from rekindle_spark.connectors.file_listing import Listing
 from rekindle_spark.connectors.file_source import BY_TIME, FileSource
 from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.steps import Pipeline
@@ -225,7 +227,7 @@ BAD_LINES = [
     ("json", '{"value": 1}', "has no event time"),
     ("csv", "1000,k", "Expected 3 columns, got 2"),
     ("csv", '1000,"k,1', "has a quote that is not closed in its line"),
-    ("csv", "1000,k,1.5", "invalid value '1.5'"),
+    ("csv", "1000,k,1.5", "column 'value': CSV conversion error to int64: invalid value '1.5'"),
     ("csv", ",k,1", "has no event time"),
 ]
 
@@ -504,13 +506,13 @@ def test_many_files_are_listed_in_steps(inputs: Path, monkeypatch: pytest.Monkey
 
 def test_the_first_rows_are_read_without_a_store(inputs: Path) -> None:
     found = FileSource(inputs, "json", SCHEMA, "at", units={"at": "ms"})
-    assert found.first(5).num_rows == 0
+    assert found.first(5).rows.num_rows == 0
     assert found.latest_offsets() == {}
     (inputs / "a").write_text(lines(*range(9)))
-    assert found.first(5)["value"].to_pylist() == [0, 1, 2, 3, 4]
-    (inputs / "a").write_text("nonsense\n")
-    with pytest.raises(InputError, match="in/a, row 1: is no JSON object; mend it, or the schema"):
-        found.first(5)
+    assert values(found.first(5)) == [0, 1, 2, 3, 4]
+    (inputs / "a").write_text("nonsense\n" + lines(1, 2))
+    assert values(found.first(2)) == [1]
+    assert whys(found.first(2), inputs) == [("a", 1, "is no JSON object")]
 
 
 BAD_ARGUMENTS = [
@@ -547,3 +549,20 @@ def test_a_folder_that_is_not_there_is_refused_when_a_pipeline_is_built(inputs: 
         found = FileSource(path, "json", SCHEMA, "at", units={"at": "ms"})
         with pytest.raises(InputError, match=f"step orders: files at .*: {what}"):
             Pipeline("p").source("orders", found)
+
+
+def test_a_record_of_this_version_is_read_as_it_was_meant() -> None:
+    golden = Path(__file__).parents[3] / "golden" / "listing.json"
+    record = record_format.decode("listing", golden.read_bytes(), "golden")
+    found = Listing()
+    found.take_in(7, record)
+    written = [one.record() for one in found.files["0"]]
+    assert json.loads(json.dumps(written)) == record["files"]
+    assert found.seen == {"days/1.csv", "days/übermorgen 2.csv", "days/3.csv"}
+    assert (found.number, found.begins, found.end("0")) == (7, {"0": 40}, 101)
+    assert found.covering("0", 39, 50) is None
+    assert [one.name for one in found.covering("0", 99, 101) or ()] == [
+        "days/übermorgen 2.csv",
+        "days/3.csv",
+    ]
+    assert found.files["0"][0].marks == ((0, 13), (60, 4711))
