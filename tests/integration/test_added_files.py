@@ -31,67 +31,82 @@ def test_files_that_are_added_come_out_exactly_once_whatever_is_lost_meanwhile(
     inputs, folder = tmp_path / "files", tmp_path / "files" / "added"
     folder.mkdir(parents=True)
     (inputs / added.PLACE).write_text(str(folder))
-    put = added.put_in(folder)
-    added.add(inputs, put, range(60))
+    added.add(inputs, added.put_in(folder), range(60))
     application = prepare(pipeline=added)
     application.inputs = inputs
     application.start_and_recover()
 
-    def a_node_is_lost_while_files_are_added(application: Application) -> None:
-        victim = node_of(application, "orders")
-        adding = threading.Thread(target=added.add, args=(inputs, put, range(60, 300)))
-        adding.start()
-        begin = lose(application, [victim])
-        adding.join()
-        added.add(inputs, put, range(300, 360))
-        application.await_event("recovered", after=begin)
-        application.cluster.start_worker(victim)
-        await_rows(application)
-
-    def what_was_read_is_removed(application: Application) -> None:
-        # of two checkpoints behind it none needs what came before
-        for _ in range(2):
-            application.await_event("checkpoint", after=application.seen)
-        shutil.rmtree(folder / "orders" / "day 0")
-        added.add(inputs, put, range(360, 400))
-        await_rows(application)
-
-    def a_folder_that_is_away_holds_up_its_own_queries_alone(application: Application) -> None:
-        begin, away = application.seen, inputs / "away"
-        (folder / "clicks").rename(away)
-        application.await_event("source-away", after=begin, source="clicks")
-        before = rows_of(application, "clicks")
-        added.add(inputs, lambda name, data: put_beside(name, data, put), range(400, 460))
-        await_rows(application, "orders", "visits")
-        assert rows_of(application, "clicks") == before
-        away.rename(folder / "clicks")
-        application.await_event("source-back", after=begin, source="clicks")
-        await_rows(application)
-        for kind in ("incident-opened", "plan"):
-            assert not application.happened(kind, after=begin), kind
-
-    def put_beside(name: str, data: bytes, put: added.Put) -> None:
-        """Files of the folder that is away come where it is now."""
-        if name.startswith("clicks/"):
-            added.put_in(inputs / "away")(name.removeprefix("clicks/"), data)
-        else:
-            put(name, data)
-
-    def a_driver_that_dies_goes_on_from_its_list(application: Application) -> None:
-        application.driver.kill()
-        added.add(inputs, put, range(460, 520))
-        application.start_and_recover()
-        await_rows(application)
-
     meet(
         application,
-        a_node_is_lost_while_files_are_added,
+        a_lost_node_while_files_are_added,
         what_was_read_is_removed,
         a_folder_that_is_away_holds_up_its_own_queries_alone,
         a_driver_that_dies_goes_on_from_its_list,
     )
-    added.add(inputs, put, range(520, 530))
+    add(application, range(520, 530))
     come_to_an_end(application)
+
+
+def folder_of(application: Application) -> Path:
+    """Where files are added."""
+    return Path((application.inputs / added.PLACE).read_text())
+
+
+def add(application: Application, seconds: range) -> None:
+    """Add files for these seconds; those of a folder that is away come where it is now."""
+    put, away = added.put_in(folder_of(application)), application.inputs / "away"
+
+    def put_there(name: str, data: bytes) -> None:
+        if away.exists() and name.startswith("clicks/"):
+            added.put_in(away)(name.removeprefix("clicks/"), data)
+        else:
+            put(name, data)
+
+    added.add(application.inputs, put_there, seconds)
+
+
+def a_lost_node_while_files_are_added(application: Application) -> None:
+    victim = node_of(application, "orders")
+    adding = threading.Thread(target=add, args=(application, range(60, 300)))
+    adding.start()
+    begin = lose(application, [victim])
+    adding.join()
+    add(application, range(300, 360))
+    application.await_event("recovered", after=begin)
+    application.cluster.start_worker(victim)
+    await_rows(application)
+
+
+def what_was_read_is_removed(application: Application) -> None:
+    # of two checkpoints behind it none needs what came before
+    for _ in range(2):
+        application.await_event("checkpoint", after=application.seen)
+    shutil.rmtree(folder_of(application) / "orders" / "day 0")
+    add(application, range(360, 400))
+    await_rows(application)
+
+
+def a_folder_that_is_away_holds_up_its_own_queries_alone(application: Application) -> None:
+    begin, away = application.seen, application.inputs / "away"
+    there = folder_of(application) / "clicks"
+    there.rename(away)
+    application.await_event("source-away", after=begin, source="clicks")
+    before = rows_of(application, "clicks")
+    add(application, range(400, 460))
+    await_rows(application, "orders", "visits")
+    assert rows_of(application, "clicks") == before
+    away.rename(there)
+    application.await_event("source-back", after=begin, source="clicks")
+    await_rows(application)
+    for kind in ("incident-opened", "plan"):
+        assert not application.happened(kind, after=begin), kind
+
+
+def a_driver_that_dies_goes_on_from_its_list(application: Application) -> None:
+    application.driver.kill()
+    add(application, range(460, 520))
+    application.start_and_recover()
+    await_rows(application)
 
 
 def test_objects_that_are_added_to_a_bucket_come_out_exactly_once_through_losses(

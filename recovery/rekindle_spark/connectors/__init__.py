@@ -5,7 +5,11 @@
     kafka_options  settings of the client, and its errors
     decoding       values as rows: JSON, or a function; what cannot be decoded is kept beside
     avro_values    values in Avro, with a registry of schemas
+    file_source    files that are added to a folder or bucket: new ones, and the rows of ranges
+    file_listing   which file has which offsets, in the store
+    file_rows      how many rows a file has, and those of a range
+    file_folders   what is in a folder or bucket, and the bytes of one version of a file
     hidden_values  secrets, by the file or variable that has them
 
-Users import from the modules; docs/kafka.md has an example.
+Users import from the modules; docs/kafka.md and docs/files.md have examples.
 """

@@ -41,7 +41,7 @@ class Found:
     modified: int
 
 
-class Folder(Protocol):
+class FileFolder(Protocol):
     """A place with files. Methods raise SourceAwayError while it cannot be reached."""
 
     place: str
@@ -55,7 +55,7 @@ class Folder(Protocol):
         while it is read."""
 
 
-def at(place: str) -> Folder:
+def at(place: str) -> FileFolder:
     """The folder at a path or URL, which is not looked at. Raises InputError for another place."""
     try:
         local = store_files.folder(place) if store_files.URL.match(place) else Path(place)
@@ -88,11 +88,11 @@ class LocalFolder:
     place: str
 
     def found(self, *, recursive: bool) -> Iterator[Found]:
-        """See `Folder`."""
+        """See `FileFolder`."""
         yield from self._below("", recursive)
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
-        """See `Folder`."""
+        """See `FileFolder`."""
         path = os.path.join(self.place, name)
         try:
             return io.BufferedReader(_LocalFile(path, version), BUFFER_BYTES)
@@ -169,7 +169,7 @@ class BucketFolder:
     _files: "ObjectFiles | None" = None
 
     def found(self, *, recursive: bool) -> Iterator[Found]:
-        """See `Folder`."""
+        """See `FileFolder`."""
         try:
             for one in self._client().objects():
                 name = str(one["path"])
@@ -183,7 +183,7 @@ class BucketFolder:
             raise _of_a_bucket(f"files at {self.place}", error) from error
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
-        """See `Folder`."""
+        """See `FileFolder`."""
         where = f"file {self.place}/{name}"
         raw = _BucketFile(self._client(), name, version, where)
         try:

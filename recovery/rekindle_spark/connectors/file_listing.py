@@ -19,7 +19,7 @@ from typing import Any
 
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError
-from rekindle_spark.connectors.file_rows import Contents
+from rekindle_spark.connectors.file_rows import FileContents
 from rekindle_store.store_files import Files
 
 KIND = "listing"
@@ -52,9 +52,9 @@ class ListedFile:
         return self.begin + self.rows
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> FileContents:
         """What it has."""
-        return Contents(self.rows, self.marks, self.columns, self.error)
+        return FileContents(self.rows, self.marks, self.columns, self.error)
 
     def record(self) -> dict[str, Any]:
         """As it stands in a record, without what is empty."""

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from rekindle.model.errors import RekindleError, first_line
 from rekindle_spark.connectors.decoding import WHY_LENGTH_MAX, Csv, Json
-from rekindle_spark.connectors.file_folders import Folder
+from rekindle_spark.connectors.file_folders import FileFolder
 from rekindle_spark.operators import column_types
 from rekindle_spark.user_code import dead_letter_sieve
 
@@ -42,7 +42,7 @@ UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FileForm:
     """How files are read: the format, the declared columns, and for texts units of times; of CSV
     what lies between values, and whether the first line names the columns."""
 
@@ -60,7 +60,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class FileContents:
     """What a file has: rows, for texts some of them with their place in bytes, the first and the
     end among these, and the columns that its header names. `error` says why it cannot be read as a
     whole: then it counts as one row, which is rejected."""
@@ -81,7 +81,7 @@ class Piece:
     rejected: dict[int, tuple[str, bytes | None]]
 
 
-def contents(folder: Folder, name: str, version: str, form: Form) -> Contents:
+def contents(folder: FileFolder, name: str, version: str, form: FileForm) -> FileContents:
     """Count what a file has. Raises DataLossError where it is gone or another one meanwhile,
     SourceAwayError and RunError as `file_folders` does."""
     if name.endswith(OTHERS_PACKED) or (form.format == PARQUET and name.endswith(PACKED)):
@@ -100,7 +100,7 @@ def contents(folder: Folder, name: str, version: str, form: Form) -> Contents:
             return _unreadable(f"cannot be read as {kind} ({said})")
 
 
-def schema_of(folder: Folder, name: str, version: str) -> pa.Schema:
+def schema_of(folder: FileFolder, name: str, version: str) -> pa.Schema:
     """The columns of a Parquet file. Raises ArrowException where it is none."""
     with folder.open(name, version) as file:
         opened: pa.Schema = _parquet(file).schema_arrow
@@ -108,7 +108,12 @@ def schema_of(folder: Folder, name: str, version: str) -> pa.Schema:
 
 
 def piece(
-    folder: Folder, name: str, version: str, form: Form, known: Contents, rows: tuple[int, int]
+    folder: FileFolder,
+    name: str,
+    version: str,
+    form: FileForm,
+    known: FileContents,
+    rows: tuple[int, int],
 ) -> Piece:
     """The rows [begin, end) of a file. Raises as `contents` does."""
     begin, end = rows
@@ -131,11 +136,11 @@ def piece(
     return Piece(decoded.rows, kept, rejected)
 
 
-def _unreadable(error: str) -> Contents:
-    return Contents(1, error=error)
+def _unreadable(error: str) -> FileContents:
+    return FileContents(1, error=error)
 
 
-def _lines(file: io.BufferedIOBase, form: Form) -> Contents:
+def _lines(file: io.BufferedIOBase, form: FileForm) -> FileContents:
     """Count the lines of a text."""
     begin = 0
     columns: tuple[str, ...] = ()
@@ -157,7 +162,7 @@ def _lines(file: io.BufferedIOBase, form: Form) -> Contents:
     return _counted(file, begin, columns)
 
 
-def _counted(file: io.BufferedIOBase, begin: int, columns: tuple[str, ...]) -> Contents:
+def _counted(file: io.BufferedIOBase, begin: int, columns: tuple[str, ...]) -> FileContents:
     rows, position, line_at, last = 0, begin, begin, b"\n"
     marks = [(0, begin)]
     while chunk := file.read(MARK_BYTES):
@@ -175,16 +180,16 @@ def _counted(file: io.BufferedIOBase, begin: int, columns: tuple[str, ...]) -> C
         rows += 1
     if marks[-1] != (rows, position):
         marks.append((rows, position))
-    return Contents(rows, tuple(marks) if rows else (), columns)
+    return FileContents(rows, tuple(marks) if rows else (), columns)
 
 
-def _header(line: bytes, form: Form) -> tuple[str, ...]:
+def _header(line: bytes, form: FileForm) -> tuple[str, ...]:
     text = line.decode().rstrip("\r\n")
     return tuple(next(csv.reader([text], delimiter=form.delimiter), ()))
 
 
 def _lines_of(
-    file: io.BufferedIOBase, known: Contents, begin: int, end: int
+    file: io.BufferedIOBase, known: FileContents, begin: int, end: int
 ) -> tuple[int, list[bytes]]:
     """The lines [begin, end) of a text."""
     low = max((mark for mark in known.marks if mark[0] <= begin), default=(0, 0))
@@ -204,7 +209,7 @@ def _parquet(file: io.BufferedIOBase) -> pq.ParquetFile:
     return pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit="us")
 
 
-def _parquet_contents(file: io.BufferedIOBase, form: Form) -> Contents:
+def _parquet_contents(file: io.BufferedIOBase, form: FileForm) -> FileContents:
     opened = _parquet(file)
     given = opened.schema_arrow
     for declared in form.schema:
@@ -216,7 +221,7 @@ def _parquet_contents(file: io.BufferedIOBase, form: Form) -> Contents:
         if not _fits(column_types.plain(kind), declared.type):
             what = f"has {kind} in column {declared.name!r}, and {declared.type} is declared"
             return _unreadable(what)
-    return Contents(opened.metadata.num_rows)
+    return FileContents(opened.metadata.num_rows)
 
 
 def _fits(given: pa.DataType, declared: pa.DataType) -> bool:

@@ -32,9 +32,9 @@ from rekindle.model.errors import (
 )
 from rekindle.model.topology import PARALLELISM_MAX
 from rekindle_spark.connectors import file_folders, file_rows
-from rekindle_spark.connectors.file_folders import Folder, Found, LocalFolder
+from rekindle_spark.connectors.file_folders import FileFolder, Found, LocalFolder
 from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
-from rekindle_spark.connectors.file_rows import CSV, FORMATS, PARQUET, Contents, Form
+from rekindle_spark.connectors.file_rows import CSV, FORMATS, PARQUET, FileContents, FileForm
 from rekindle_spark.operators import column_types
 from rekindle_spark.operators.watermarks import TIMESTAMP
 from rekindle_spark.pipeline.unbounded_source import (
@@ -100,8 +100,8 @@ class FileSource:
     columns: Sequence[str] = ()
     terms: SourceTerms = field(default_factory=SourceTerms)
     reject_schema: pa.Schema = field(init=False)
-    _form: Form = field(init=False)
-    _folder: Folder = field(init=False)
+    _form: FileForm = field(init=False)
+    _folder: FileFolder = field(init=False)
     _kept: tuple[str, str] | None = field(init=False, default=None)
     _log: ListingLog | None = field(init=False, default=None)
     _asking: "_Asking | None" = field(init=False, default=None)
@@ -110,7 +110,7 @@ class FileSource:
         _check_arguments(self)
         self._folder = file_folders.at(str(self.path))
         declared = self._declared_schema()
-        self._form = Form(self.format, declared, dict(self.units), self.delimiter, self.header)
+        self._form = FileForm(self.format, declared, dict(self.units), self.delimiter, self.header)
         if self.format != PARQUET:
             self._form.decoder(()).check("FileSource")
         taken = [name for name in declared.names if name in OF_FILES.names]
@@ -142,7 +142,7 @@ class FileSource:
             argument_checks.refuse(f"step {step}: files at {place}", what, remedy)
 
     def keep_in(self, store: Files, step: str) -> None:
-        """See `unbounded_source.Recorded`."""
+        """See `unbounded_source.RecordKeeping`."""
         self._kept, self._log = (store.place, step), None
         self._asking = None
         self._records().make_folder()
@@ -339,9 +339,9 @@ class _Asking:
             since = now
         return now - since >= self.source.settle_seconds
 
-    def _counted(self, files: Sequence[Found]) -> list[tuple[Found, Contents | None]]:
+    def _counted(self, files: Sequence[Found]) -> list[tuple[Found, FileContents | None]]:
         """The first of these files with what they have, None for those that changed meanwhile."""
-        found: list[tuple[Found, Contents | None]] = []
+        found: list[tuple[Found, FileContents | None]] = []
         until = time.monotonic() + COUNTING_SECONDS
         with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
             while len(found) < len(files) and (not found or time.monotonic() < until):
@@ -349,14 +349,14 @@ class _Asking:
                 found += zip(some, pool.map(self._contents, some), strict=True)
         return found
 
-    def _contents(self, one: Found) -> Contents | None:
+    def _contents(self, one: Found) -> FileContents | None:
         source = self.source
         try:
             return file_rows.contents(source._folder, one.name, one.version, source._form)
         except DataLossError:
             return None
 
-    def _dealt(self, files: Iterable[tuple[Found, Contents]]) -> list[ListedFile]:
+    def _dealt(self, files: Iterable[tuple[Found, FileContents]]) -> list[ListedFile]:
         """Each file with its offsets: the partition with the fewest rows gets the next one."""
         ends = {str(n): self.log.listing.end(str(n)) for n in range(self.source.partitions)}
         dealt = []
@@ -396,7 +396,7 @@ class _Asking:
         return PartitionOffsets(oldest, max(oldest, latest), why=why)
 
 
-def _listed(one: Found, partition: str, begin: int, found: Contents) -> ListedFile:
+def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:
     known = (found.rows, found.marks, found.columns, found.error)
     return ListedFile(one.name, one.bytes, one.version, one.modified, partition, begin, *known)
 

@@ -136,8 +136,7 @@ def run(
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
         store.patience = replace(patience, say=events.store_away)
-        is_changed = _keep_records(built, store) or built is not plain
-        packed = program_pickle.pack(built) if is_changed else shipped
+        packed = program_pickle.pack(built) if _with_records(built, plain, store) else shipped
         program_file = store.write_program(packed), work_items.program_digest(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store)
@@ -150,16 +149,17 @@ def run(
         _run(application, guidance)
 
 
-def _keep_records(built: Program, store: CheckpointStore) -> bool:
-    """Say to sources that keep records where these are; whether there are any."""
+def _with_records(built: Program, plain: Program, store: CheckpointStore) -> bool:
+    """Say to sources that keep records where these are; whether the program is then another one
+    than the plain one was."""
     recorded = [
         (name, source)
         for name, source in _unbounded(built).items()
-        if isinstance(source, unbounded_source.Recorded)
+        if isinstance(source, unbounded_source.RecordKeeping)
     ]
     for name, source in recorded:
         store.patience.through(partial(source.keep_in, store.files, name))
-    return bool(recorded)
+    return built is not plain or bool(recorded)
 
 
 def _store_away(events: EventLog, guidance: CoordinatorClient, cause: str | None) -> None:

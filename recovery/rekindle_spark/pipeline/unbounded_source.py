@@ -106,7 +106,7 @@ class UnboundedSource(Protocol):
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class RecordKeeping(Protocol):
     """A source that keeps records of its own in the checkpoint store. The driver says where, before
     it asks for offsets and before the source is sent to nodes. Raises OSError while that is away.
     """

@@ -105,7 +105,7 @@ def form_of(suffix: str) -> str:
 def test_it_keeps_the_contract(inputs: Path) -> None:
     found = source(inputs)
     assert unbounded_source.is_unbounded(found)
-    assert isinstance(found, unbounded_source.Recorded)
+    assert isinstance(found, unbounded_source.RecordKeeping)
     step = Pipeline("p").source("orders", found, dead_letters=True)
     assert step.schema == SCHEMA
 
