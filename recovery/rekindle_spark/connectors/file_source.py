@@ -276,6 +276,7 @@ class _Asking:
     clock: Callable[[], float] = time.monotonic
     there: dict[str, Found] = field(default_factory=dict)
     listed_at: float | None = None
+    empty_since: float | None = None
     has_more: bool = False
     missing: dict[str, float] = field(default_factory=dict)
     settling: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -290,6 +291,9 @@ class _Asking:
                 while not self._list(now):  # another driver was faster: what it listed is there
                     continue
                 self.listed_at = now
+        except SourceAwayError:
+            self.missing.clear()  # who has it back may see some files late
+            raise
         except OSError as error:
             raise _store_away(error) from error
         listing = self.log.listing
@@ -315,7 +319,11 @@ class _Asking:
         added something meanwhile."""
         source, listing = self.source, self.log.catch_up()
         self.there = {one.name: one for one in source._matching()}
-        if not self.there and self._waits(listing):
+        if self.there or not self._waits(listing):
+            self.empty_since = None
+        elif self.empty_since is None:
+            self.empty_since = now
+        elif now - self.empty_since >= MISSING_SECONDS_MAX:
             raise SourceAwayError(
                 where=f"files at {source.path}",
                 what="is empty, and listed files are still to be read",

@@ -405,13 +405,47 @@ def test_a_folder_that_is_missing_or_empty_is_away(inputs: Path) -> None:
     with pytest.raises(SourceAwayError, match="has nothing in it"):
         on_a_node(found).read("0", 0, 1)
     inputs.mkdir()  # as where something is mounted
+    assert ends(found, at=0.0) == ends(found, at=14.0) == {"0": (0, 0)}
     with pytest.raises(SourceAwayError, match="is empty, and listed files are still to be read"):
-        ends(found)
+        ends(found, at=15.0)
     with pytest.raises(SourceAwayError, match="has nothing in it"):
         on_a_node(found).read("0", 0, 1)
     inputs.rmdir()
     (inputs.parent / "elsewhere").rename(inputs)
     assert values(everything(found)) == [1]
+
+
+def test_a_folder_that_was_emptied_once_its_files_were_read_is_not_away_for_long(
+    inputs: Path,
+) -> None:
+    (inputs / "a").write_text(lines(1))
+    assert ends(source(inputs)) == {"0": (0, 1)}
+    restarted = source(inputs)
+    assert ends(restarted) == {"0": (0, 1)}
+    (inputs / "a").unlink()
+    assert ends(restarted, at=0.0) == {"0": (0, 0)}
+    with pytest.raises(SourceAwayError):
+        ends(restarted, at=15.0)
+    restarted.commit({"0": 1})
+    assert ends(restarted, at=16.0) == {"0": (0, 1)}
+    (inputs / "b").write_text(lines(2))
+    assert ends(restarted, at=17.0) == {"0": (0, 2)}
+
+
+def test_files_that_come_back_late_after_an_absence_are_not_gone(inputs: Path) -> None:
+    for name, value in (("a", 1), ("b", 2)):
+        (inputs / name).write_text(lines(value))
+    found = source(inputs)
+    assert ends(found, at=0.0) == {"0": (0, 2)}
+    (inputs / "a").rename(inputs.parent / "a")
+    assert ends(found, at=1.0) == {"0": (0, 0)}
+    inputs.rename(inputs.parent / "elsewhere")
+    with pytest.raises(SourceAwayError):
+        ends(found, at=2.0)
+    (inputs.parent / "elsewhere").rename(inputs)
+    assert ends(found, at=30.0) == {"0": (0, 0)}
+    (inputs.parent / "a").rename(inputs / "a")
+    assert ends(found, at=31.0) == {"0": (0, 2)}
 
 
 def test_two_drivers_go_by_one_list(inputs: Path) -> None:
