@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rekindle.model import record_format
 from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
-from rekindle_spark.connectors import file_listing, file_source
+from rekindle_spark.connectors import file_folders, file_listing, file_source
 from rekindle_spark.connectors.file_listing import Listing
 from rekindle_spark.connectors.file_source import BY_TIME, FileSource
 from rekindle_spark.pipeline import unbounded_source
@@ -600,3 +600,37 @@ def test_a_record_of_this_version_is_read_as_it_was_meant() -> None:
         "days/3.csv",
     ]
     assert found.files["0"][0].marks == ((0, 13), (60, 4711))
+
+
+def test_rows_of_a_damaged_row_group_are_rejected_and_others_are_rows(inputs: Path) -> None:
+    write("parquet", inputs / "a", range(14))
+    first = pq.ParquetFile(inputs / "a").metadata.row_group(0).column(2)
+    data = bytearray((inputs / "a").read_bytes())
+    begin = first.dictionary_page_offset or first.data_page_offset
+    data[begin : begin + first.total_compressed_size] = b"\xff" * first.total_compressed_size
+    (inputs / "a").write_bytes(data)
+    read = everything(source(inputs, "parquet"))
+    assert values(read) == [*range(7, 14)]
+    rejected = whys(read, inputs)
+    assert [(path, row) for path, row, _ in rejected] == [("a", row) for row in range(1, 8)]
+    assert {why[:27] for *_, why in rejected} == {"row group 0 cannot be read "}
+
+
+def test_an_absence_in_the_middle_of_parquet_is_no_damage(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_folders, "BUFFER_BYTES", 16)
+    write("parquet", inputs / "a", range(14))
+    found = source(inputs, "parquet")
+    assert ends(found) == {"0": (0, 14)}
+    node = on_a_node(found)
+    assert values(node.read("0", 0, 7)) == [*range(7)]
+
+    def away(_: object) -> None:
+        raise SourceAwayError(where="file a", what="cannot be read now", remedy="wait")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_folders._LocalFile, "_check", away)
+        with pytest.raises(SourceAwayError):
+            node.read("0", 7, 14)
+    assert values(node.read("0", 7, 14)) == [*range(7, 14)]
