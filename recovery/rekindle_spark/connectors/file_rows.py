@@ -37,7 +37,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PACKED = ".gz"
 # Packings that are known by name, and not read.
 OTHERS_PACKED = (".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".br", ".7z")
-OPEN_MAX = 16
+# Files that a process keeps open, and the size of a row group that it keeps with one of Parquet.
+OPEN_MAX, GROUP_BYTES_MAX = 8, 1 << 26
 UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
@@ -285,7 +286,8 @@ def _converted(table: pa.Table, schema: pa.Schema, span: tuple[int, int], first:
 
 
 class _ParquetReader:
-    """A Parquet file that is open, with the row group that was read last."""
+    """A Parquet file that is open, with the row group that was read last, unless it is large: a
+    part of that costs all of it."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self.file = _parquet(file)
@@ -305,7 +307,9 @@ class _ParquetReader:
         """The rows of a group, with these columns in their order."""
         if self.newest is None or self.newest[0] != number:
             table = self.file.read_row_group(number, columns=list(names), use_threads=False)
-            self.newest = (number, table.select(names))
+            table = table.select(names)
+            self.newest = (number, table) if table.nbytes <= GROUP_BYTES_MAX else None
+            return table
         return self.newest[1]
 
     def close(self) -> None:
