@@ -239,9 +239,9 @@ class _Walk:
         for (step, number), data in zip(known, read_ahead(names, self._read), strict=True):
             name = f"listings/{step}/{number}.json"
             record = data and self._decoded("listing", name, data, LISTING_GONE)
+            numbers.setdefault(step, set()).add(number)
             if data is not None:  # else a driver has removed it meanwhile
                 self.findings.count("listings", len(data))
-                numbers.setdefault(step, set()).add(number)
             if record and record.get("whole"):
                 begins[step] = number
         for step, there in numbers.items():
