@@ -41,7 +41,7 @@ class CoordinationAdapter:
     """`decided_on` is called with each decision, `stirred` with the applications of which something
     is otherwise; both only leave errands."""
 
-    inbox: EventInbox
+    inbox: EventInbox[ClusterView]
     known: ClusterView
     judge: DetectionRunner
     renewals: LeasePoller

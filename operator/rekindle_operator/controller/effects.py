@@ -130,7 +130,7 @@ class Effects:
 
     known: ClusterView
     judge: DetectionRunner
-    inbox: EventInbox
+    inbox: EventInbox[ClusterView]
     errands: WorkQueue
     api: Api
     connection: Connection

@@ -164,13 +164,15 @@ Webhook = Annotated[
     typer.Option(
         "--webhook/--no-webhook",
         envvar=f"{PREFIX}WEBHOOK",
-        help="Whether pods are asked about: drivers get sidecars.",
+        help="Whether there is a webhook, which is told what executors avoid.",
     ),
 ]
-WebhookPort = Annotated[
-    int,
+IssueWebhookCertificate = Annotated[
+    bool,
     typer.Option(
-        envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
+        "--issue-webhook-certificate/--no-issue-webhook-certificate",
+        envvar=f"{PREFIX}ISSUE_WEBHOOK_CERTIFICATE",
+        help="Whether the operator makes and renews the webhook's certificate.",
     ),
 ]
 WebhookService = Annotated[
@@ -184,20 +186,6 @@ WebhookConfiguration = Annotated[
     typer.Option(
         envvar=f"{PREFIX}WEBHOOK_CONFIGURATION",
         help="MutatingWebhookConfiguration whose caBundle is kept.",
-    ),
-]
-CertificatesFolder = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}CERTIFICATES_FOLDER",
-        help="tls.crt and tls.key of somebody else, cert-manager for example.",
-        show_default="none: made and renewed by the operator",
-    ),
-]
-SidecarImage = Annotated[
-    str,
-    typer.Option(
-        envvar=f"{PREFIX}SIDECAR_IMAGE", help="For classes that do not name a sidecar's image."
     ),
 ]
 Kubeconfig = Annotated[
@@ -263,11 +251,9 @@ def operate(
     request_look_seconds: RequestLookSeconds = 10.0,
     port: Port = 8080,
     webhook: Webhook = True,
-    webhook_port: WebhookPort = 9443,
+    issue_webhook_certificate: IssueWebhookCertificate = True,
     webhook_service: WebhookService = "rekindle-webhook",
     webhook_configuration: WebhookConfiguration = "rekindle",
-    certificates_folder: CertificatesFolder = None,
-    sidecar_image: SidecarImage = "",
     kubeconfig: Kubeconfig = None,
     watch_silence_seconds: WatchSilenceSeconds = 90.0,
     log: LogFile = None,

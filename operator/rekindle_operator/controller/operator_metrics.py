@@ -5,11 +5,9 @@ meanings are in docs/metrics.md. Healthy is an operator whose loop turns and who
 heard of: one that sees nothing any more has to be started anew.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -79,10 +77,6 @@ class OperatorMetrics(Metrics):
             "status_unwritten_seconds", "Since the oldest decision that no Recovery tells yet"
         )
         self._add_servers()
-        self.certificate_ends = self._own(
-            "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
-        )
-        self.certificate_ends.set(math.nan)  # without the webhook no alert is due
         self.requests = self._counted(
             "node_requests", "Requests for nodes that have come to an end", "provider", "outcome"
         )
@@ -179,7 +173,6 @@ class MetricsReader:
     errands: WorkQueue
     renewals: LeasePoller
     acts: Callable[[], bool]
-    certificate_ends: Callable[[], datetime | None]
     unacknowledged_since: Callable[[], float | None]
     outlook: Callable[[Place], DomainLossForecast | None]
     log: Log
@@ -230,9 +223,6 @@ class MetricsReader:
         metrics.failing.set(self.errands.failing)
         since = self.unacknowledged_since()
         metrics.unacknowledged.set(0.0 if since is None else max(0.0, time.time() - since))
-        ends = self.certificate_ends()
-        if ends is not None:
-            metrics.certificate_ends.set(ends.timestamp())
 
     def _heard_at(self) -> float | None:
         newest = self.renewals.newest

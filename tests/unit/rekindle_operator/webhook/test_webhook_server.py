@@ -18,8 +18,8 @@ from rekindle.model.errors import InputError
 from rekindle_operator.webhook import certificate_issuer, webhook_server
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 from rekindle_operator.webhook.injector import Informed
+from rekindle_operator.webhook.webhook_main import Folder
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
-from rekindle_operator.webhook.webhook_setup import Folder
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
@@ -188,7 +188,7 @@ def test_a_port_that_is_taken_is_told_with_a_remedy() -> None:
             host=HOST,
             port=taken.getsockname()[1],
         )
-        with pytest.raises(InputError, match=r"--webhook-port \d+: cannot be .*; name a port"):
+        with pytest.raises(InputError, match=r"--port \d+: cannot be .*; name a port"):
             server.start()
         server.close()
 
