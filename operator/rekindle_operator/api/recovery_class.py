@@ -72,7 +72,7 @@ class ClassLimits(Value, frozen=True):
 
     nodes_per_incident_max: NodeCount = 100
     nodes_at_once_max: NodeCount = 50
-    concurrent_recoveries_max: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
+    concurrent_recoveries_max: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
     node_cpu_cap_percent_max: Percent = 100
     solver_budget_seconds_max: Annotated[int, msgspec.Meta(ge=1, le=60)] = 5
     recoveries_kept_max: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 20

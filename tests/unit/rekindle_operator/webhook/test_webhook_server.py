@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -298,3 +299,16 @@ def test_connections_that_bring_nothing_give_way(
     assert kept.getresponse().status == 200  # who has brought a review stays
     for connection in (kept, *silent):
         connection.close()
+
+
+def test_connections_that_begin_no_handshake_give_way_as_well(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_server, "CONNECTIONS_MAX", 3)
+    with ExitStack() as stack:
+        address = (HOST, webhook.server.port)
+        silent = [stack.enter_context(socket.create_connection(address)) for _ in range(4)]
+        silent[0].settimeout(webhook_server.HANDSHAKE_SECONDS_MAX / 2)
+        with suppress(ConnectionResetError):
+            assert silent[0].recv(1) == b""
+        assert webhook.ask(review(driver()))[0] == 200
