@@ -79,7 +79,7 @@ def two_of_four(stage: ScenarioRun) -> None:
 
 
 def zone_loss(stage: ScenarioRun) -> None:
-    """A zone: executors, a member of ZooKeeper, the operator that leads, and with it a webhook."""
+    """A zone: executors, a member of ZooKeeper, the operator that leads, and a webhook."""
     zone = stage.site.leader_zone()
     check("the driver is elsewhere", stage.site.zone(stage.driver_node()) != zone)
     lost = [name for name in stage.site.cluster.names if stage.site.zone(name) == zone]

@@ -196,7 +196,7 @@ true
       (list "monitoring.serviceMonitor.interval" .Values.monitoring.serviceMonitor.interval $duration "15s")
       (list "monitoring.prometheusRule.runbookUrl" .Values.monitoring.prometheusRule.runbookUrl "^(https?://.+)?$" "https://runbooks.example.com/rekindle#") -}}
 {{- range $ordinal, $address := .Values.store.addresses -}}
-{{- $texts = append $texts (list (printf "store.addresses[%d]" $ordinal) $address "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):[0-9]{1,5}$" "zookeeper-0.zookeeper.data.svc:2181") -}}
+{{- $texts = append $texts (list (printf "store.addresses[%d]" $ordinal) $address "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):[0-9]{1,5}$" "zookeeper-0.zookeeper.data.svc:2281") -}}
 {{- end -}}
 {{- range $part := list "operator" "webhook" -}}
 {{- range $ordinal, $argument := (index $.Values $part).extraArguments -}}

@@ -264,7 +264,8 @@ def operate(
 
     Runs until SIGTERM. Of several the one that holds the Lease acts, the others follow.
 
-    Example: rekindle-operator --store zookeeper-0.zookeeper:2181 --kubeconfig ~/.kube/config
+    Example: rekindle-operator --store zookeeper-0.zookeeper:2281 --store-secret-file secret
+    --store-ca-file ca.crt --kubeconfig ~/.kube/config
     """
     # The parameters are the fields of Options, by name.
     given = {**locals(), "namespace": namespace or own_namespace()}

@@ -251,14 +251,18 @@ class _Connection(sslproto.SSLProtocol):
         there[self] = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Begin the handshake; of a burst some have given way before they come here."""
+        if self not in self._there:
+            cast(asyncio.Transport, transport).abort()
+            return
         self._raw = transport
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It has ended."""
         self._forget()
-        super().connection_lost(exc)
+        if self._raw is not None:
+            super().connection_lost(exc)
 
     def end(self) -> None:
         """End it at once, whatever is under way."""

@@ -88,7 +88,7 @@ def test_the_manifests_are_those_of_the_snapshot(
         (["store.addresses={a:2181}"], ["store.addresses names a ZooKeeper, and", "installs"]),
         (
             ["zookeeper.enabled=false", "store.addresses={a:2181,b}"],
-            ['store.addresses[1] is "b": write it like zookeeper-0.zookeeper.data.svc:2181'],
+            ['store.addresses[1] is "b": write it like zookeeper-0.zookeeper.data.svc:2281'],
         ),
         (
             ["zookeeper.enabled=false", "store.addresses={a:2281}"],
