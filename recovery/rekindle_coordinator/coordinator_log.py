@@ -14,11 +14,11 @@ from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model import plan_problem
 from rekindle.protocol import Directive
 from rekindle.protocol.store_paths import Place
-from rekindle_coordinator.json_lines import JsonLines
+from rekindle_coordinator.json_lines import JsonLineLog
 
 
-class Log(JsonLines):
-    """The lines of `JsonLines`, and those of decisions."""
+class Log(JsonLineLog):
+    """The lines of `JsonLineLog`, and those of decisions."""
 
     __slots__ = ()
 

@@ -16,7 +16,7 @@ VERSION = 1
 
 
 @dataclass(slots=True)
-class JsonLines:
+class JsonLineLog:
     """Lines are written whole and at once."""
 
     file: TextIO

@@ -20,7 +20,7 @@ from typing import Any, Generic
 import msgspec
 
 from rekindle.model.errors import InputError, RekindleError
-from rekindle_coordinator.json_lines import JsonLines
+from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, Body, path_of
 from rekindle_operator.cluster.event_inbox import EventInbox, Known, News
 from rekindle_operator.cluster.json_access import ObjectKind
@@ -70,7 +70,7 @@ def list_all(
     kind: ObjectKind,
     telling: WatchHandler[Known],
     inbox: EventInbox[Known],
-    log: JsonLines,
+    log: JsonLineLog,
     scope: WatchScope = EVERYWHERE,
 ) -> str:
     """Tell of all objects of a kind, and that there are no others; the list's version."""
@@ -92,7 +92,7 @@ def news_of(
     telling: WatchHandler[Known],
     body: Body,
     kind: str,
-    log: JsonLines,
+    log: JsonLineLog,
 ) -> News[Known]:
     """News of an object; of one that cannot be read, that nothing is known of it."""
     metadata = body["metadata"]
@@ -125,7 +125,7 @@ class ObjectWatcher(Generic[Known]):
     kind: ObjectKind
     telling: WatchHandler[Known]
     inbox: EventInbox[Known]
-    log: JsonLines
+    log: JsonLineLog
     silence_seconds: float
     scope: WatchScope = EVERYWHERE
     optional: bool = False

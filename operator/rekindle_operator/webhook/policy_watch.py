@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from rekindle.model.errors import InputError
-from rekindle_coordinator.json_lines import JsonLines
+from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
@@ -118,7 +118,8 @@ def _gone(body: Body) -> News[WatchedPolicies]:
 
 
 def _policy_seen(body: Body) -> News[WatchedPolicies]:
-    policy = recovery_policy.from_object(body)
+    # its status, with a line for each application, takes the most of its memory
+    policy = recovery_policy.from_object({**body, "status": {}})
     return lambda known: known.see_policy(policy)
 
 
@@ -175,7 +176,7 @@ def _avoided_only(uids: Collection[str]) -> News[WatchedPolicies]:
 
 
 def watchers(
-    api: Api, known: WatchedPolicies, namespace: str, log: JsonLines, silence_seconds: float
+    api: Api, known: WatchedPolicies, namespace: str, log: JsonLineLog, silence_seconds: float
 ) -> Iterator[ObjectWatcher[WatchedPolicies]]:
     """A watch of each kind, not started yet; `namespace` is the operator's."""
     inbox = _AtOnce(known)

@@ -27,7 +27,7 @@ from typer.exceptions import TyperException
 
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_coordinator import health_server
-from rekindle_coordinator.json_lines import JsonLines
+from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.api.recovery_class import StoreSpec
 from rekindle_operator.cluster import api_client
 from rekindle_operator.cluster.api_client import Api
@@ -134,7 +134,7 @@ class SecretCertificate:
 class RunningWebhook:
     """All parts of a running webhook; a process that `health_server` shows."""
 
-    log: JsonLines
+    log: JsonLineLog
     registry: CollectorRegistry
     watchers: tuple[ObjectWatcher[WatchedPolicies], ...]
     server: WebhookServer
@@ -230,7 +230,7 @@ def running(options: WebhookOptions, file: TextIO) -> Iterator[RunningWebhook]:
     cannot be used."""
     check(options)
     folder = options.certificates_folder
-    log, registry = JsonLines(file), CollectorRegistry()
+    log, registry = JsonLineLog(file), CollectorRegistry()
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
         client = stack.enter_context(api_client.connect(kubeconfig, connections=CONNECTIONS))
@@ -260,72 +260,83 @@ def running(options: WebhookOptions, file: TextIO) -> Iterator[RunningWebhook]:
         log.write("webhook-ended")
 
 
+Store = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}STORE",
+        metavar="HOSTS",
+        help="HOST:PORT of each ZooKeeper server, for sidecars; commas between.",
+    ),
+]
+SidecarImage = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}SIDECAR_IMAGE", help="For classes that do not name a sidecar's image."
+    ),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE", help="Where the operator keeps certificate and notes."
+    ),
+]
+WebhookPort = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
+    ),
+]
+HealthPort = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
+    ),
+]
+CertificatesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}CERTIFICATES_FOLDER",
+        help="tls.crt and tls.key of somebody else, cert-manager for example.",
+        show_default="none: read from the operator's Secret",
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}KUBECONFIG",
+        help="How to reach the cluster.",
+        show_default="the service account",
+    ),
+]
+WatchSilenceSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
+        min=1,
+        max=600,
+        help="A watch without a word for so long is begun anew.",
+    ),
+]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}LOG",
+        help="Where JSON lines are appended.",
+        show_default="standard output",
+    ),
+]
+
+
 def serve(
-    store: Annotated[
-        str,
-        typer.Option(
-            envvar=f"{PREFIX}STORE",
-            metavar="HOSTS",
-            help="HOST:PORT of each ZooKeeper server, for sidecars; commas between.",
-        ),
-    ],
-    sidecar_image: Annotated[
-        str,
-        typer.Option(
-            envvar=f"{PREFIX}SIDECAR_IMAGE", help="For classes that do not name a sidecar's image."
-        ),
-    ] = "",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            envvar=f"{PREFIX}NAMESPACE", help="Where the operator keeps certificate and notes."
-        ),
-    ] = "rekindle",
-    port: Annotated[
-        int,
-        typer.Option(
-            envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
-        ),
-    ] = 9443,
-    health_port: Annotated[
-        int,
-        typer.Option(
-            envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
-        ),
-    ] = 8080,
-    certificates_folder: Annotated[
-        Path | None,
-        typer.Option(
-            envvar=f"{PREFIX}CERTIFICATES_FOLDER",
-            help="tls.crt and tls.key of somebody else, cert-manager for example.",
-            show_default="none: read from the operator's Secret",
-        ),
-    ] = None,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            envvar=f"{PREFIX}KUBECONFIG",
-            help="How to reach the cluster.",
-            show_default="the service account",
-        ),
-    ] = None,
-    watch_silence_seconds: Annotated[
-        float,
-        typer.Option(
-            envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
-            min=1,
-            max=600,
-            help="A watch without a word for so long is begun anew.",
-        ),
-    ] = 90.0,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            envvar=f"{PREFIX}LOG",
-            help="Where JSON lines are appended.",
-            show_default="standard output",
-        ),
-    ] = None,
+    store: Store,
+    sidecar_image: SidecarImage = "",
+    namespace: Namespace = "rekindle",
+    port: WebhookPort = 9443,
+    health_port: HealthPort = 8080,
+    certificates_folder: CertificatesFolder = None,
+    kubeconfig: Kubeconfig = None,
+    watch_silence_seconds: WatchSilenceSeconds = 90.0,
+    log: LogFile = None,
 ) -> None:
     """Add sidecars to drivers that ask for one, and keep executors off impaired domains.
 

@@ -9,7 +9,7 @@ import pytest
 from injection_world import DEFAULTS, driver
 from kubernetes.client import ApiClient
 
-from rekindle_coordinator.json_lines import JsonLines
+from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.object_watcher import ObjectWatcher, news_of
 from rekindle_operator.detection.failure_domains import Domain
@@ -35,7 +35,7 @@ class Watched:
         self.log = io.StringIO()
         self.known = WatchedPolicies(DEFAULTS, clock=lambda: self.now)
         api = Api(Mock(ApiClient))
-        made = policy_watch.watchers(api, self.known, "rekindle", JsonLines(self.log), 90.0)
+        made = policy_watch.watchers(api, self.known, "rekindle", JsonLineLog(self.log), 90.0)
         self.by_version: dict[str, ObjectWatcher[WatchedPolicies]] = {
             f"{item.kind.api_version}/{item.kind.plural}": item for item in made
         }

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from rekindle.model.errors import InputError
-from rekindle_coordinator.json_lines import JsonLines
+from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.webhook import webhook_main, webhook_server
 from rekindle_operator.webhook.certificate_store import CertificateStore
 from rekindle_operator.webhook.webhook_main import (
@@ -115,7 +115,7 @@ def webhook(**server: Any) -> RunningWebhook:
     watcher = SimpleNamespace(kind=SimpleNamespace(plural="recoverypolicies"), listed=Mock())
     watcher.listed.is_set.return_value = False
     made = SimpleNamespace(**{"is_serving": True, "is_presenting": True, "ends": None, **server})
-    parts: Any = (JsonLines(io.StringIO()), CollectorRegistry(), (watcher,), made)
+    parts: Any = (JsonLineLog(io.StringIO()), CollectorRegistry(), (watcher,), made)
     return RunningWebhook(*parts)
 
 
