@@ -172,7 +172,7 @@ class SimulatedDriver:
         self.sidecar.acknowledge(directive.sequence)
 
     def _obey(self, directive: Directive, *, guessed: bool = False) -> None:
-        """Carry out an order; whoever gave it has `guessed` what partitions cost."""
+        """Carry out an order, for which the costs of partitions were known or `guessed`."""
         match directive.order:
             case PlanOrder() as order:
                 self._place(order, directive.plan_epoch)
