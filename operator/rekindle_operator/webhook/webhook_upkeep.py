@@ -30,7 +30,6 @@ from rekindle_operator.webhook.policy_view import Impairment, avoided
 TEND_SECONDS = 5.0
 REFRESH_SECONDS = 0.5
 PAUSE_FACTOR = 10.0
-WORK = "avoided-domains"
 
 
 @dataclass(slots=True)
@@ -89,7 +88,7 @@ class WebhookUpkeep:
         if found == self._written and not is_old:
             return
         self._written, self._written_at = found, now
-        self.errands.leave(WORK, lambda: self._write(found))
+        self.errands.leave("avoided-domains", lambda: self._write(found))
 
     def _write(self, found: dict[str, tuple[Domain, ...]]) -> None:
         home = self.options.namespace
