@@ -263,6 +263,7 @@ class EpochLoop:
         self.checkpointing.advance()
         if self.checkpointing.epoch is None and self.final is None:
             partition_migration.carry_out(application, self.checkpointing.state_bytes)
+        self.checkpointing.is_hurried = partition_migration.hurries_checkpoint(application)
 
     def _result_ahead(self) -> Result:
         """What came of this epoch's sources where they went ahead; `seconds` is how long they were
