@@ -50,6 +50,7 @@ class OperatorMetrics(Metrics):
         self.nodes = self._own("nodes", "Nodes of the cluster")
         self.suspected = self._own("nodes_suspected", "Nodes whose lease has stopped")
         self.lost = self._own("nodes_lost", "Nodes that are lost to some application")
+        self.announced = self._own("nodes_announced", "Nodes that are announced to go")
         self.held = self._own(
             "detection_paused", "1 while every node looks lost and nothing is confirmed"
         )
@@ -207,6 +208,7 @@ class MetricsReader:
         metrics.nodes.set(len(self.known.registry.nodes))
         metrics.suspected.set(len(state.suspects))
         metrics.lost.set(len(state.told))
+        metrics.announced.set(len(self.judge.announced.noticed))
         metrics.held.set(state.held_at is not None)
         metrics.policies.set(len(self.known.policies))
         there = tuple(self.known.applications())

@@ -16,8 +16,9 @@ else: what matters more is not left out for what needs less, unless its node wou
 
 Each is tried without slow nodes first. Nothing is placed on nodes that are announced to go while
 any other is up. Blocking plans and the first one of a fresh start begin with the third, on all
-nodes. Partitions whose state survived stay on their node where it holds them. With the policy's placement `domains` what is placed on empty nodes is placed by `domain_placement`.
-Changes nothing; `state_machine` calls it.
+nodes. Partitions whose state survived stay on their node where it holds them. With the policy's
+placement `domains` what is placed on empty nodes is placed by `domain_placement`. Changes nothing;
+`state_machine` calls it.
 
 Why: docs/decisions/0039-no-node-rests-while-something-fits.md.
 """

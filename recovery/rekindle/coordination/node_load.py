@@ -83,9 +83,7 @@ def free(state: CoordinationState, costs: Costs) -> dict[str, float]:
 def at_rest(state: CoordinationState) -> frozenset[str]:
     """Nodes that plans place on and where nothing catches up: what they have free nobody uses."""
     behind = state.charges.keys() if state.catching_up else ()
-    return frozenset(usable(state)) - {
-        state.placement.get(name) for name in behind
-    }
+    return frozenset(usable(state)) - {state.placement.get(name) for name in behind}
 
 
 def stretched(left: Costs, demands: Iterable[float]) -> dict[str, float]:

@@ -161,9 +161,7 @@ def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> R
     before = announced_losses.nodes_counted(state)
     held = announced_losses.held(state, lost)
     placed = len(state.placement)
-    gone = {
-        node: replace(state.nodes[node], status=NodeStatus.LOST, lost_at=now) for node in lost
-    }
+    gone = {node: replace(state.nodes[node], status=NodeStatus.LOST, lost_at=now) for node in lost}
     state = _without_lost(replace(state, nodes={**state.nodes, **gone}))
     stopped = placed - len(state.placement)
     text = f"Lost {', '.join(lost)}: {stopped} of {placed} partitions stop."
