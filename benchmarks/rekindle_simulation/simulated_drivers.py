@@ -5,6 +5,7 @@ whenever something runs, and moves partitions as it takes a checkpoint. It may b
 while, cut from its sidecar, or killed.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +50,7 @@ CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2
 MEASURED_STEPS = 10
 SUSPECTED_SECONDS = 0.5
+MOVE_UNKNOWN_SECONDS = 3.0
 # Each driver's clock goes right, but began at what somebody had set on its machine.
 CLOCK_OFFSET_SECONDS = (0.0, 3600.0, 7200.0)
 
@@ -102,6 +104,7 @@ class SimulatedDriver:
     moving: dict[str, str] = field(default_factory=dict)
     moving_guessed: bool = False
     moved: set[str] = field(default_factory=set)
+    moved_at: float = -math.inf
     modes: dict[str, Any] = field(default_factory=dict)
     sidecar: SimulatedSidecar = field(init=False)
 
@@ -175,8 +178,10 @@ class SimulatedDriver:
         """Carry out an order; whoever gave it has `guessed` what partitions cost."""
         match directive.order:
             case PlanOrder() as order:
+                # whoever planned may not have heard yet of what has just moved
+                unknown = self.world.now - self.moved_at < MOVE_UNKNOWN_SECONDS
                 self._place(order, directive.plan_epoch)
-                if not guessed:
+                if not (guessed or unknown):
                     self.invariants.placed(order, self.placement, self.pipeline.costs)
             case MoveOrder(placement=placement):
                 wanted = {p: n for p, n in placement.items() if self.placement.get(p) != n}
@@ -265,6 +270,7 @@ class SimulatedDriver:
             before = dict(self.placement)
             self.placement[partition] = node
             self.moved.add(partition)
+            self.moved_at = self.world.now
             self.invariants.moved(
                 before,
                 self.placement,

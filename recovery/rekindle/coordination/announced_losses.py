@@ -226,18 +226,20 @@ def _told(node: str, notice: LossNotice, now: float) -> RecordEvent:
 
 
 def _withdraw(state: CoordinationState, nodes: tuple[str, ...]) -> Result:
-    """Nodes stay after all: what was to move off them stays as well, and an incident that was only
-    announced is over with the last notice."""
+    """Nodes stay after all: no move that has yet to be made is made, and an incident that was only
+    announced is over with the last notice.
+
+    Which moves those are only a newer report says than there may be, so the order is given in any
+    case. What is still to leave other nodes is ordered again.
+    """
     verb = "stays" if len(nodes) == 1 else "stay"
     text = f"The notice is withdrawn: {', '.join(nodes)} {verb}."
     told: list[Instruction] = [
-        RecordEvent("notice-withdrawn", Reason.NOTICE_WITHDRAWN, text, {"nodes": nodes})
+        RecordEvent("notice-withdrawn", Reason.NOTICE_WITHDRAWN, text, {"nodes": nodes}),
+        MovePartitions({}, Reason.NOTICE_WITHDRAWN, text),
     ]
-    moving = state.moving or {}
-    left = {name: node for name, node in moving.items() if state.placement.get(name) not in nodes}
-    if len(left) < len(moving):
-        told.append(MovePartitions(left, Reason.NOTICE_WITHDRAWN, text))
-        state = replace(state, moving=left)
+    if state.moving is not None:
+        state = replace(state, moving={})
     incident = state.incident
     if incident is not None and incident.kind is IncidentKind.ANNOUNCED and not announced(state):
         text = f"Incident {incident.number} is over: nothing was lost."

@@ -142,7 +142,12 @@ def of_no_loss(
 ) -> tuple[Instruction, ...]:
     """Those that no loss has led to. What is left out is ordered by `overdue` once it may be."""
     switched = () if state.incident is None else (SetBuffering, SetOrdering)
-    return tuple(item for item in instructions if not isinstance(item, (DropExecutors, *switched)))
+    return tuple(
+        item
+        for item in instructions
+        if not isinstance(item, (DropExecutors, *switched))
+        and not (isinstance(item, MovePartitions) and item.reason is Reason.NOTICE_WITHDRAWN)
+    )
 
 
 def requests(

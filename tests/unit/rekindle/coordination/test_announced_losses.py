@@ -165,8 +165,12 @@ def test_a_withdrawn_notice_leaves_the_moves_off_others() -> None:
     desk.report(moving={})
     desk.decide(obey=False)
     announce(desk, nodes[0])
-    (order,) = orders(desk.decide(obey=False), MoveOrder)
-    assert set(order.placement) == held(desk, nodes[0])
+    (order,) = orders(desk.decide(), MoveOrder)
+    assert order.placement == {}
+    desk.report(moving={})
+    (order,) = orders(desk.decide(), MoveOrder)
+    assert order.placement
+    assert held(desk, nodes[0]) == set()
     assert incident_of(desk).kind is IncidentKind.ANNOUNCED
 
 
@@ -211,6 +215,10 @@ def test_a_dry_run_moves_nothing_and_says_what_it_knows() -> None:
         desk.case = found.case
         assert not found.directives
     assert incident_of(desk).kind is IncidentKind.ANNOUNCED
+    announce(desk)
+    found = session.decide(desk.case, desk.reading, desk.now, clock=float, dry_run=True)
+    assert found.case.incident is None
+    assert not found.directives
 
 
 def test_the_queries_that_bring_most_leave_first_as_far_as_room_goes() -> None:

@@ -175,9 +175,9 @@ class Teller(Coordinator):
                 found.append(directive)
         return tuple(found)
 
-    def _note(self, directives: tuple[Directive, ...]) -> None:
-        super()._note(directives)
-        for item in directives:
+    def _note(self, decision: Decision) -> None:
+        super()._note(decision)
+        for item in decision.directives:
             if isinstance(item.order, PlanOrder) and item.order.incident is not None:
                 self.books.written.setdefault(item.order.incident, set()).add(item.plan_epoch)
 
