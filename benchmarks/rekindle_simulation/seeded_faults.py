@@ -6,6 +6,7 @@ that was cut, stalled or dead is back, so whatever is still wrong then is our do
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rekindle.protocol import (
     CheckpointReport,
@@ -116,10 +117,10 @@ class Faults:
             machines.announce(name, seconds)
             turn = world.random.random()
             if turn < 0.25:
-                world.after(world.between(0.0, seconds), lambda name=name: machines.withdraw(name))
+                world.after(world.between(0.0, seconds), partial(machines.withdraw, name))
             else:
                 wait = seconds if turn < 0.75 else world.between(0.0, seconds)
-                world.after(wait, lambda name=name: machines.kill([name]))
+                world.after(wait, partial(machines.kill, [name]))
         others = [name for name in up if name not in machines.notices]
         if others and world.chance(0.5):
             other = world.random.choice(others)
