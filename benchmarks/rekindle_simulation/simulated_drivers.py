@@ -202,8 +202,11 @@ class SimulatedDriver:
                 self.paused = False
 
     def _place(self, order: PlanOrder, plan_epoch: int) -> None:
-        # a coordinator that did not know yet of a move may take what has moved for lost
-        stayed = {p: n for p, n in self.placement.items() if p not in self.moved}
+        # a coordinator that did not know yet of a move may take what has moved for lost, and what
+        # needs that
+        unmoved = {p: n for p, n in self.placement.items() if p not in self.moved}
+        runs = graph.runnable(self.pipeline.topology, unmoved)
+        stayed = {p: n for p, n in unmoved.items() if p in runs}
         self.invariants.planned(self.generation, plan_epoch, order, stayed)
         self.world.tell(f"driver {self.generation} carries out plan {plan_epoch}")
         self.moving, self.moved = {}, set()

@@ -191,29 +191,36 @@ class _Noticed:
 
 @dataclass(slots=True)
 class Notices:
-    """What nodes say of their own end, and what their executors show of it: `draining` are nodes
-    of an application on which executors are being deleted."""
+    """What nodes say of their own end, and what their executors show of it: nodes of an application
+    on which executors are being `deleted`, and on which others are `standing`."""
 
     known: ClusterView
     noticed: dict[str, _Noticed] = field(default_factory=dict)
-    draining: dict[Place, frozenset[str]] = field(default_factory=dict)
+    deleted: dict[Place, frozenset[str]] = field(default_factory=dict)
+    standing: dict[Place, frozenset[str]] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def observe(self, place: Place, application: MatchedApplication | None) -> None:
         """An application has changed, or is gone."""
         pods = () if application is None else application.executors
-        nodes = frozenset(pod.node for pod in pods if pod.deleting_at and pod.node)
-        if nodes:
-            self.draining[place] = nodes
-        else:
-            self.draining.pop(place, None)
+        there = [pod for pod in pods if pod.node and not pod.ended]
+        for kept, nodes in (
+            (self.deleted, frozenset(pod.node for pod in there if pod.deleting_at)),
+            (self.standing, frozenset(pod.node for pod in there if not pod.deleting_at)),
+        ):
+            if nodes:
+                kept[place] = nodes
+            else:
+                kept.pop(place, None)
 
     def refresh(self, now: float, rules: Rules) -> frozenset[str]:
         """Look again at `now` (seconds since 1970); the nodes for which something else holds."""
         leaving = self.known.registry.leaving_nodes
         if not leaving and not self.noticed:
             return frozenset()
-        drained = frozenset().union(*self.draining.values()) & leaving
+        # where nothing stands any more, there is nothing to save
+        drained = leaving.intersection(frozenset().union(*self.deleted.values()))
+        drained &= frozenset().union(*self.standing.values()) if drained else drained
         found: dict[str, _Noticed] = {}
         for name in leaving:
             item = self._noticed(name, now, rules, drains=name in drained)

@@ -413,11 +413,15 @@ def test_a_tainted_node_is_announced_until_the_taint_goes() -> None:
     assert judge.notices(SPARK.place) == {}
 
 
-def test_a_cordoned_node_is_announced_once_an_executor_there_is_deleted() -> None:
+def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> None:
     judge = a_calm_judge()
     assert with_node(judge, unschedulable=True) == frozenset()
     (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
     judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
+    assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
+    assert judge.notices(SPARK.place) == {}, "there is nothing left to save"
+    other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
+    judge.known.registry.see_pod(other)
     assert judge.judge([SPARK.place], None, time.monotonic()) == {SPARK.place}
     assert judge.notices(SPARK.place)[LOST.address].source == "drain"
     judge.known.registry.see_pod(pod)
