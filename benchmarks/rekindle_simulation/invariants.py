@@ -93,7 +93,7 @@ class Invariants:
         self.moves += 1
 
     def placed_where(self, decision: Decision, notices: Collection[str]) -> None:
-        """A coordinator has decided, and was told which nodes are announced to go."""
+        """A coordinator has decided, and knew which nodes are announced to go."""
         state = decision.case.state
         if state is None or not notices:
             return

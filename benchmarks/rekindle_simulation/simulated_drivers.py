@@ -178,7 +178,7 @@ class SimulatedDriver:
         """Carry out an order; whoever gave it has `guessed` what partitions cost."""
         match directive.order:
             case PlanOrder() as order:
-                # whoever planned may not have heard yet of what has just moved
+                # the plan may have been made without the report of a move
                 unknown = self.world.now - self.moved_at < MOVE_UNKNOWN_SECONDS
                 self._place(order, directive.plan_epoch)
                 if not (guessed or unknown):

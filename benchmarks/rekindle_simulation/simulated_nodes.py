@@ -49,12 +49,12 @@ class SimulatedMachines:
                 self.world.after(self.world.between(1.0, 8.0), partial(self.revive, name))
 
     def announce(self, name: str, seconds: float) -> None:
-        """A node will go after so many seconds, somebody says."""
+        """A node is announced to go after so many seconds."""
         self.world.tell(f"node {name} is announced to go in {seconds:.0f} s")
         self.notices[name] = LossNotice("spot", self.world.now + seconds)
 
     def withdraw(self, name: str) -> None:
-        """Nobody says any more that a node will go."""
+        """The notice of a node is gone."""
         if self.notices.pop(name, None) is not None:
             self.world.tell(f"the notice of node {name} is withdrawn")
 

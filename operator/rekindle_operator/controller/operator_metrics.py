@@ -47,10 +47,7 @@ class OperatorMetrics(Metrics):
         self.awaited = "the API server"
         self.watched: WatchedSource | None = None
         self.acts = self._own("leader", "1 while this operator holds the Lease and acts")
-        self.nodes = self._own("nodes", "Nodes of the cluster")
-        self.suspected = self._own("nodes_suspected", "Nodes whose lease has stopped")
-        self.lost = self._own("nodes_lost", "Nodes that are lost to some application")
-        self.announced = self._own("nodes_announced", "Nodes that are announced to go")
+        self._add_nodes()
         self.held = self._own(
             "detection_paused", "1 while every node looks lost and nothing is confirmed"
         )
@@ -103,6 +100,12 @@ class OperatorMetrics(Metrics):
             buckets=DELAYS,
             registry=self.registry,
         )
+
+    def _add_nodes(self) -> None:
+        self.nodes = self._own("nodes", "Nodes of the cluster")
+        self.suspected = self._own("nodes_suspected", "Nodes whose lease has stopped")
+        self.lost = self._own("nodes_lost", "Nodes that are lost to some application")
+        self.announced = self._own("nodes_announced", "Nodes that are announced to go")
 
     def _add_servers(self) -> None:
         self.server_disk = self._own(

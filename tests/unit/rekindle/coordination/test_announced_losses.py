@@ -5,9 +5,17 @@ from typing import Any
 
 from application_world import COSTS, Desk, orders, running
 
-from rekindle.coordination import LossNotice, MovePartitions, announced_losses, session
+from rekindle.coordination import (
+    LossNotice,
+    MovePartitions,
+    announced_losses,
+    application_status,
+    session,
+)
+from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.coordination_state import NodeStatus, NodeView, announced, initial
 from rekindle.model.incidents import Incident, IncidentKind
+from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import MoveOrder, NodeSeen, PlanOrder
@@ -255,3 +263,35 @@ def test_nothing_moves_while_something_is_under_way() -> None:
     assert any(isinstance(item, MovePartitions) for item in decision.instructions)
     desk.report(moving=dict(orders(decision, MoveOrder)[0].placement))
     assert not orders(desk.decide(), MoveOrder), "the first ones have yet to be made"
+
+
+def shown(desk: Desk) -> list[str]:
+    """What people are told of it."""
+    view = ApplicationView("team/flights", desk.case, replace(desk.reading, notices=None))
+    found = application_status.of(view, desk.now, clock=float)
+    return [item.text for item in found.notices if item.reason is Reason.LOSS_ANNOUNCED]
+
+
+def test_people_see_what_will_go_what_has_moved_and_what_was_saved_by_it() -> None:
+    desk = with_room()
+    node = busiest(desk)
+    count = len(held(desk, node))
+    announce(desk, node)
+    desk.report(moving={})
+    decision = desk.decide(obey=False)
+    texts = shown(desk)
+    assert texts[0].startswith(f"{node} is announced to go, in 119 s ({SPOT}).")
+    assert f"{count} partition" in texts[0]
+    assert texts[0].endswith("there, which move.")
+    assert texts[1].startswith("Requested: 1 node")
+    desk.obey(decision)
+    desk.report(moving={})
+    desk.decide()
+    assert f"Moved off it: {count} partition" in shown(desk)[0]
+    del desk.nodes[node]
+    announce(desk)
+    desk.report(moving={})
+    desk.decide()
+    saved = next(text for text in shown(desk) if text.startswith("Saved by notice"))
+    assert f"{count} partition" in saved
+    assert "did not stop" in saved
