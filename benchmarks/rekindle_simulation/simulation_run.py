@@ -234,7 +234,7 @@ class Simulation:
         """Partition -> node, as the one sees it that knows where nodes are."""
         state = driver.case.state
         if self.by_domain:
-            # the driver does not know the domains, and whoever leads has the newest state
+            # the driver does not know the domains, and the leading coordinator has the newest state
             states = [item.case.state for item in self.coordinators if item.case is not None]
             state = next((item for item in states if item is not None), None)
         if state is None:

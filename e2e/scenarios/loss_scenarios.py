@@ -24,6 +24,7 @@ OUTAGE_SECONDS = 600.0
 # that does reads all sources for itself.
 LONG_LOAD_PERCENT = 50.0
 LEADER_SECONDS_MAX = 120.0
+NOTICE_SECONDS = 120.0
 
 Object = Mapping[str, Any]
 
@@ -140,6 +141,20 @@ def node_drained(stage: ScenarioRun) -> None:
     incident_checks.check_nothing(stage)
 
 
+def announced(stage: ScenarioRun) -> None:
+    """Three of ten executors' nodes, announced two minutes before by the taint of a spot notice."""
+    lost = stage.choose_victims(3)
+    stage.begin_failure()
+    for node in lost:
+        stage.site.announce(node)
+    stage.replace_pods()
+    stage.await_that("partitions have moved", lambda: stage.since_failure("moved"))
+    stage.stay(NOTICE_SECONDS)
+    stage.fail(stage.site.cluster.kill, *lost)
+    stage.recover()
+    incident_checks.check_announced(incident_checks.only(stage), lost=lost)
+
+
 def one_of_ten(stage: ScenarioRun) -> None:
     """One executor's node."""
     lost = stage.choose_victims(1)
@@ -214,6 +229,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "partition-heals": Scenario(partition_heals),
     "node-drained": Scenario(node_drained, executors=6),
+    "announced": Scenario(announced),
     "one-of-ten": Scenario(one_of_ten, example="apache"),
     "wave": Scenario(wave, is_compared=True),
     "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB, load_percent=LONG_LOAD_PERCENT),

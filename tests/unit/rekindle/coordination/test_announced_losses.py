@@ -18,7 +18,7 @@ from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
-from rekindle.protocol import MoveOrder, NodeSeen, PlanOrder
+from rekindle.protocol import CheckpointReport, MoveOrder, NodeSeen, PlanOrder
 
 SPOT = "aws-node-termination-handler/spot-itn"
 
@@ -84,6 +84,27 @@ def test_the_request_is_over_once_another_node_is_up() -> None:
     look(desk)
     assert not desk.case.requests
     assert desk.case.incident is not None, "the announced node is still there"
+
+
+def test_a_checkpoint_ends_no_incident_while_a_node_is_announced() -> None:
+    desk = with_room()
+    node = busiest(desk)
+    announce(desk, node)
+    look(desk)
+    complete_checkpoint(desk, 1)
+    assert desk.case.incident is not None
+    del desk.nodes[node]
+    look(desk)
+    complete_checkpoint(desk, 2)
+    assert desk.case.incident is None
+
+
+def complete_checkpoint(desk: Desk, epoch: int) -> None:
+    """A checkpoint becomes global, and the coordinator looks at it."""
+    report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=desk.now)
+    desk.reading = replace(desk.reading, checkpoint=report)
+    desk.report(moving={})
+    desk.decide()
 
 
 def test_a_second_notice_has_a_request_of_its_own() -> None:
