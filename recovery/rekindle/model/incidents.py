@@ -78,6 +78,11 @@ class Incident:
     moved: tuple[str, ...] = ()
     saved: tuple[str, ...] = ()
 
+    @property
+    def is_announced(self) -> bool:
+        """Whether nothing is lost yet."""
+        return self.kind is IncidentKind.ANNOUNCED
+
 
 def classify(
     losses: Sequence[NodeLoss],
