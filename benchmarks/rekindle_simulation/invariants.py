@@ -35,8 +35,8 @@ class Broken(Exception):
 @dataclass(slots=True)
 class Invariants:
     """Checks as the run goes; `plan_epochs` are the newest carried out, by generation. Executors
-    take `overhead_percent` of a core beside their partitions. `guesses` are the directives of who
-    had not been told yet what partitions cost."""
+    take `overhead_percent` of a core beside their partitions. `guesses` are the directives of a
+    coordinator that did not know yet what partitions cost."""
 
     policy: Policy
     overhead_percent: float
@@ -61,7 +61,7 @@ class Invariants:
     def placed(
         self, order: PlanOrder, placement: Mapping[str, str], costs: Mapping[str, float]
     ) -> None:
-        """A driver has carried out a plan that was made by who knew the costs."""
+        """A driver has carried out a plan that was made with the costs known."""
         filled = set(order.placement.values())
         for node, cost in sorted(_used(placement, costs).items()):
             used = cost + self.overhead_percent

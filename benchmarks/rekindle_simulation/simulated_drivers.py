@@ -175,7 +175,7 @@ class SimulatedDriver:
         self.sidecar.acknowledge(directive.sequence)
 
     def _obey(self, directive: Directive, *, guessed: bool = False) -> None:
-        """Carry out an order; the coordinator may have `guessed` what partitions cost."""
+        """Carry out an order, for which the costs of partitions were known or `guessed`."""
         match directive.order:
             case PlanOrder() as order:
                 # the plan may have been made without the report of a move

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 from rekindle_cli import cli_options
+from rekindle_cli.cli_options import interruptible
 from testbed import (
     environment_faults,
     file_lock,
@@ -27,7 +28,7 @@ from testbed import (
     test_programs,
 )
 from testbed.cluster.cluster_commands import add_commands
-from testbed.exit_codes import exit_code, interruptible
+from testbed.exit_codes import exit_code
 from testbed.test_programs import CONTROL_PLANE, PROGRAMS, SETS
 
 END_SECONDS_MAX = 60.0

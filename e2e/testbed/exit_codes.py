@@ -3,10 +3,8 @@
 Errors are said on standard error, a line each. The `__main__` modules call it.
 """
 
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from rekindle.model.errors import InputError, RekindleError
 
@@ -20,15 +18,3 @@ def exit_code(action: Callable[[], int | None]) -> int:
         return 2 if isinstance(error, InputError) else 1
     except KeyboardInterrupt:
         return 130
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP do what Ctrl-C does, so that children are ended too."""
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.default_int_handler) for number in signals]
-    try:
-        yield
-    finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)

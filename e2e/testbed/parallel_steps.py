@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rekindle.model.errors import InputError
-from testbed.exit_codes import exit_code, interruptible
+from rekindle_cli.cli_options import interruptible
+from testbed.exit_codes import exit_code
 
 SILENT_SECONDS_MAX = 15.0
 # Within another such process: its lines come before that one's would.

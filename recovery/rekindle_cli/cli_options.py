@@ -7,11 +7,13 @@ cluster.py checks its own options with it, too, and the testbed where nothing is
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from rekindle.model.errors import InputError
 
@@ -107,6 +109,26 @@ def writable(directory: Path) -> Path:
 
 
 @contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, the first SIGTERM or SIGHUP does what Ctrl-C does, so that all that was started ends
+    and temporary files go. Further ones do not disturb that. Has to be entered in the main thread.
+    """
+    signals = (signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = [signal.signal(number, interrupt) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
 def report_directory(report: Path | None) -> Iterator[Path]:
     """The new directory `report`; without it a temporary one, kept only when the run fails."""
     if report is not None:
@@ -115,7 +137,8 @@ def report_directory(report: Path | None) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix="rekindle-demo-"))
     failed = False
     try:
-        yield temporary
+        with interruptible():
+            yield temporary
     except Exception as error:
         failed = not isinstance(error, InputError)  # before anything was started
         raise

@@ -105,6 +105,11 @@ class LocalNodes(DaemonGroup):
         """Wait until the worker has registered."""
 
     @property
+    def _temporaries(self) -> tuple[Path, ...]:
+        """Directories that are gone in the end, however it comes."""
+        return (self._scratch,)
+
+    @property
     def logs(self) -> Path:
         """Logs of all daemons and of the watcher."""
         return self.directory / "logs"
@@ -143,7 +148,8 @@ class LocalNodes(DaemonGroup):
             if not self._watcher.close():
                 end_processes(self._tops, ())
             self._watcher = None
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            for directory in self._temporaries:
+                shutil.rmtree(directory, ignore_errors=True)
             atexit.unregister(self.close)
 
     def kill(self, names: Iterable[str]) -> None:
@@ -274,7 +280,7 @@ class LocalNodes(DaemonGroup):
         top = f"rekindle-{self._owner}-{secrets.token_hex(4)}"
         if self._hierarchy is not None:
             self._tops = cgroups.Group(self._hierarchy, top).directories
-        self._watcher = ProcessReaper(self._tops, self.logs / "watcher.log")
+        self._watcher = ProcessReaper(self._tops, self.logs / "watcher.log", self._temporaries)
         self._leading = self._make_daemon(self._leading.name, top)
         self._workers = {node.name: self._make_daemon(node.name, top) for node in self.nodes}
 

@@ -5,7 +5,7 @@ own, as they would be elsewhere. All of them and all that they wrote but for the
 are gone at the end. `rekindle_cli.commands.run` finds this by an entry point.
 
     start ─► wait for nodes ─► running ─(kill_after)─► nodes killed ─► they come back ─► ...
-    first Ctrl-C: the driver ends at a savepoint; second Ctrl-C: everything ends at once
+    first Ctrl-C: the driver ends at a savepoint; second Ctrl-C or SIGTERM: everything ends at once
 """
 
 import os
@@ -26,7 +26,7 @@ import yaml
 
 from rekindle.model.errors import InputError, RunError
 from rekindle.protocol.store_paths import Place
-from rekindle_cli import run_display
+from rekindle_cli import cli_options, run_display
 from rekindle_cli.jsonl_tail import EventFile
 from rekindle_cli.local_request import LocalRequest
 from rekindle_cli.run_view import RunDisplay
@@ -57,7 +57,7 @@ def perform(request: LocalRequest, view: RunDisplay) -> None:
     check_memory(request.nodes)
     directory = Path(tempfile.mkdtemp(prefix="rekindle-run-"))
     try:
-        with _Run.open(request, view, directory) as run:
+        with cli_options.interruptible(), _Run.open(request, view, directory) as run:
             run.follow()
     except RunError:
         view.say(f"what all processes printed is kept in {directory}")

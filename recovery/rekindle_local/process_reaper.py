@@ -3,15 +3,17 @@
 An owner that is killed (SIGKILL, SIGTERM, the out-of-memory killer) runs no clean-up of its own,
 and a worker's executors would outlive a signal on the death of their parent. So the watcher holds
 one end of a pipe and a pidfd of the owner; when either ends, it kills every process of the groups
-and sessions it was told of, and removes the groups. It imports only the standard library, cgroups
-and processes. spark_cluster.py and local_zookeeper.py start it.
+and sessions it was told of, and removes the groups and the directories of temporary files. It
+imports only the standard library, cgroups and processes. spark_cluster.py and zookeeper_server.py
+start it.
 
 Its arguments: the owner's process id, then the top groups' directories. Its input, by line: `+SID`
-for a session that started, `-SID` for one that is over.
+for a session that started, `-SID` for one that is over, `=PATH` for a directory to be removed.
 """
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,9 +27,10 @@ KILL_SECONDS_MAX = 30.0
 
 
 class ProcessReaper:
-    """The owner's end: started before anything that it shall watch."""
+    """The owner's end: started before anything that it shall watch. In the end the directories
+    `scratch` are removed."""
 
-    def __init__(self, tops: Sequence[Path], log: Path) -> None:
+    def __init__(self, tops: Sequence[Path], log: Path, scratch: Sequence[Path] = ()) -> None:
         root = str(Path(__file__).parents[1])
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -38,6 +41,8 @@ class ProcessReaper:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        for directory in scratch:
+            self._tell(f"={directory}\n")
 
     def add(self, session: int) -> None:
         """Watch a session. Raises `BrokenPipeError` when the watcher is gone."""
@@ -75,8 +80,8 @@ def end_processes(tops: Sequence[Path], sessions: Sequence[int]) -> tuple[int, .
     return left
 
 
-def _watch(owner: int) -> set[int]:
-    """Read the input until the owner is gone; the sessions that are still open then."""
+def _watch(owner: int) -> str:
+    """Read the input until the owner is gone, or its end; all that was read."""
     pipe = sys.stdin.fileno()
     life = _open_life(owner)
     text = b""
@@ -85,7 +90,7 @@ def _watch(owner: int) -> set[int]:
         ready = select.select(awaited, [], [], 0 if life is None else None)[0]
         piece = os.read(pipe, 65536) if pipe in ready else b""
         if not piece:
-            return _open_sessions(text.decode())
+            return text.decode()
         text += piece
 
 
@@ -103,8 +108,9 @@ def _open_life(owner: int) -> int | None:
 def _open_sessions(text: str) -> set[int]:
     sessions: set[int] = set()
     for line in text.splitlines():
-        change = sessions.add if line.startswith("+") else sessions.discard
-        change(int(line[1:]))
+        if not line.startswith("="):
+            change = sessions.add if line.startswith("+") else sessions.discard
+            change(int(line[1:]))
     return sessions
 
 
@@ -112,8 +118,12 @@ def _main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     owner, *tops = arguments
-    sessions = _watch(int(owner))
-    return 1 if end_processes([Path(top) for top in tops], sorted(sessions)) else 0
+    text = _watch(int(owner))
+    left = end_processes([Path(top) for top in tops], sorted(_open_sessions(text)))
+    for line in text.splitlines():
+        if line.startswith("="):
+            shutil.rmtree(line[1:], ignore_errors=True)
+    return 1 if left else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -83,15 +82,6 @@ class LocalCluster(LocalNodes):
         """`spark://HOST:PORT` of the running master."""
         return self._master_url
 
-    def close(self) -> None:
-        """As of all machines; the temporary files may lie elsewhere."""
-        running = self._watcher is not None and os.getpid() == self._owner
-        try:
-            super().close()
-        finally:
-            if running:
-                shutil.rmtree(self.temporary, ignore_errors=True)
-
     def executor_java_options(self) -> str:
         """What an application should put into `spark.executor.extraJavaOptions`, or begin it with.
 
@@ -111,6 +101,11 @@ class LocalCluster(LocalNodes):
             "spark.executor.memory": f"{executor_megabytes}m",
             "spark.executor.extraJavaOptions": self.executor_java_options(),
         }
+
+    @property
+    def _temporaries(self) -> tuple[Path, ...]:
+        """Spark's own may lie elsewhere, where paths are short enough for sockets."""
+        return (*super()._temporaries, self.temporary)
 
     @property
     def _temporary_option(self) -> str:

@@ -25,6 +25,7 @@ from rekindle_store.store_files import Files
 
 # Data files that are kept, and groups of rows of each.
 FILES_MAX, GROUPS_MAX = 2, 2
+PIECE_ROWS = 1024
 UNREADABLE = (pa.ArrowException, OSError)
 REMEDY = "restore it from a copy of the store"
 
@@ -81,6 +82,18 @@ class OpenedFile:
         """All its rows. Raises DamagedError as `group`, and keeps none."""
         try:
             return self.parquet.read()
+        except UNREADABLE as error:
+            raise _unreadable(self.where, error) from error
+
+    def pieces(self) -> Iterator[pa.Table]:
+        """All its rows, `PIECE_ROWS` at a time, so that a file that is small because its rows are
+        alike takes little memory. Raises DamagedError as `group`, and keeps none."""
+        schema = self.parquet.schema_arrow
+        if not self.rows:
+            yield schema.empty_table()
+        try:
+            for batch in self.parquet.iter_batches(PIECE_ROWS):
+                yield pa.Table.from_batches([batch], schema)
         except UNREADABLE as error:
             raise _unreadable(self.where, error) from error
 

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from store_driver import StoreDriver, wait_until
+from store_driver import StoreDriver
+from waiting import wait_until
 
 from rekindle_local.coordinator_process import CoordinatorProcess
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sidecar_process import PLACE, Sidecar, empty, wait_until
+from sidecar_process import PLACE, Sidecar, empty
+from waiting import wait_until
 
 import rekindle_zookeeper
 from rekindle_local.local_zookeeper import LocalZookeeper

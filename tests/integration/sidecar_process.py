@@ -7,11 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from waiting import wait_until
 
 from rekindle import protocol
 from rekindle.model.settings import Policy
@@ -214,7 +214,3 @@ def empty(store: Connection, path: str) -> None:
     for name in store.children(path):
         empty(store, f"{path}/{name}")
     store.remove(path)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from waiting import wait_until
 
 from rekindle import protocol
 from rekindle.coordination import directive_acceptance
@@ -39,7 +40,6 @@ from rekindle.protocol import (
     store_paths,
 )
 from rekindle.protocol.store_paths import Place
-from rekindle_local import process_sets
 from rekindle_zookeeper import Connection, StoreUnreachable, connect
 
 TOPOLOGY = Topology(
@@ -286,10 +286,6 @@ class StoreDriver:
 
     def _put(self, report: Any) -> None:
         self.connection.put(self.place.path(NAMES[type(report)]), protocol.encode(report))
-
-
-def wait_until(condition: Any, what: str = "") -> None:
-    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX), what
 
 
 def plan_epochs(driver: StoreDriver) -> list[int]:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 from coordinator_views import Coordinate, Drive, await_looks, kinds, reasons, rekindle, standing
-from store_driver import lose_three, wait_until
+from store_driver import lose_three
+from waiting import wait_until
 
 from rekindle.protocol import PlanOrder
 from rekindle_local.local_zookeeper import LocalZookeeper

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from coordinator_views import Coordinate, Drive, kinds, reasons, roles, standing
-from store_driver import NODES, come_back, lose_three, plan_epochs, wait_until
+from store_driver import NODES, come_back, lose_three, plan_epochs
+from waiting import wait_until
 
 from rekindle.protocol import DropOrder, PlanOrder, store_paths
 from rekindle_local.local_provisioning import Provisioning

@@ -23,8 +23,8 @@ from sidecar_process import (
     generation_shown,
     progress_in,
     topology_in,
-    wait_until,
 )
+from waiting import wait_until
 
 import rekindle_zookeeper
 from rekindle import protocol

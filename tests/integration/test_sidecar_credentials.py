@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from sidecar_fixtures import Start
-from sidecar_process import PLACE, Driver, progress_in, wait_until
+from sidecar_process import PLACE, Driver, progress_in
+from waiting import wait_until
 
 import rekindle_zookeeper
 from rekindle.protocol import store_paths

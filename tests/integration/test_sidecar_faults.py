@@ -18,8 +18,8 @@ from sidecar_process import (
     generation_shown,
     progress_in,
     topology_in,
-    wait_until,
 )
+from waiting import wait_until
 
 from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths

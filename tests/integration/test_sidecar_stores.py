@@ -12,8 +12,8 @@ from sidecar_process import (
     generation_shown,
     progress_in,
     topology_in,
-    wait_until,
 )
+from waiting import wait_until
 
 from rekindle.protocol import store_paths
 from rekindle_cli import command_line

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.retry import KazooRetry
+from waiting import wait_until
 
 from rekindle.model.errors import InputError, RunError
 from rekindle_local import process_sets
@@ -207,10 +208,6 @@ def test_a_server_that_cannot_start_names_its_log_and_leaves_nothing(tmp_path: P
     with pytest.raises(RunError, match=r"server-1-1\.log: .* exit code \d+; read this log"):
         zookeeper.start()
     assert not any(str(tmp_path) in read_command(pid) for pid in find_children(os.getpid()))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)
 
 
 def is_alive(pid: int) -> bool:

@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NotEmptyError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions
 from store_attempts import attempts_on, is_refused
-from zookeeper_fixtures import Connect, wait_until
+from waiting import wait_until
+from zookeeper_fixtures import Connect
 
 from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from zookeeper_fixtures import PLACE, WAIT_SECONDS_MAX, Connect, directive, expire, wait_until
+from waiting import wait_until
+from zookeeper_fixtures import PLACE, WAIT_SECONDS_MAX, Connect, directive, expire
 
 import rekindle_zookeeper
 from rekindle.model.errors import RunError

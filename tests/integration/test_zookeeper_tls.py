@@ -9,8 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sidecar_process import PLACE, Driver, Sidecar, progress_in, wait_until
+from sidecar_process import PLACE, Driver, Sidecar, progress_in
 from tls_servers import TlsFiles, make_certificate, tls_files
+from waiting import wait_until
 
 import rekindle_zookeeper
 from rekindle.model.errors import InputError

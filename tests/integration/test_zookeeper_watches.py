@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from zookeeper_fixtures import PLACE, Connect, directive, expire, wait_until
+from waiting import wait_until
+from zookeeper_fixtures import PLACE, Connect, directive, expire
 
 from rekindle.protocol import store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper

@@ -7,7 +7,6 @@ from kazoo.client import KazooClient
 
 import rekindle_zookeeper
 from rekindle.protocol import store_paths
-from rekindle_local import process_sets
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
@@ -57,7 +56,3 @@ def expire(connection: Connection, zookeeper: LocalZookeeper) -> None:
     other.start(timeout=WAIT_SECONDS_MAX)
     other.stop()
     other.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import urllib3
 from kubernetes import client
+from waiting import wait_until
 
 import testbed
 from rekindle.model.errors import InputError, RunError
@@ -288,12 +289,6 @@ def labels_of_new_pod(core: Api, namespace: str) -> dict[str, str]:
     spec = {"containers": [{"name": "main", "image": "nobody/pulls-this"}]}
     body = {"metadata": {"generateName": "pod-"}, "spec": spec}
     return dict(core.create_namespaced_pod(namespace, body).metadata.labels or {})
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert process_sets.await_condition(
-        condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.1
-    )
 
 
 def is_alive(pid: int) -> bool:

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes import client
+from waiting import wait_until
 
 from rekindle.model.errors import InputError
 from rekindle_local import process_sets
@@ -83,12 +84,6 @@ def phase(core: Api, namespace: str) -> str:
         if error.status == 404:
             return "gone"
         raise
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert process_sets.await_condition(
-        condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.05
-    )
 
 
 def start_sleeping(

@@ -1,14 +1,13 @@
 """Simulated nodes as the real scheduler, controllers and clients see them."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 from kubernetes import client
+from waiting import wait_until
 
 from rekindle.model.errors import InputError
-from rekindle_local import process_sets
 from testbed import node_objects
 from testbed.control_plane import ControlPlane
 from testbed.node_objects import NodeShape
@@ -234,9 +233,3 @@ def renewed(api_client: client.ApiClient, name: str) -> datetime:
     leases: Api = client.CoordinationV1Api(api_client)
     moment: datetime = leases.read_namespaced_lease(name, "kube-node-lease").spec.renew_time
     return moment
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert process_sets.await_condition(
-        condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.1
-    )

@@ -80,6 +80,9 @@ def open_incident(state: CoordinationState, now: float) -> Result:
     if not fresh:
         return state, ()
     wanted = nodes_counted(state)
+    if state.incident is None and inactive(state):
+        # the record of an incident was lost, and with it how many nodes there were
+        wanted = max(wanted, state.nodes_expected)
     views = {
         node: replace(state.nodes[node], notice=replace(notice, requested=True))
         for node, notice in fresh.items()

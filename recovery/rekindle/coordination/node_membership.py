@@ -22,6 +22,7 @@ from rekindle.coordination.coordination_state import (
     NodeStatus,
     NodeView,
     active,
+    inactive,
     only_behind,
     with_status,
 )
@@ -158,8 +159,10 @@ def enter_incident(state: CoordinationState, incident: Incident) -> Result:
 
 def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> Result:
     """Nodes, placement, incident and next planning after a loss of nodes that were there."""
-    before = announced_losses.nodes_counted(state)
-    held = announced_losses.held(state, lost)
+    before, held = announced_losses.nodes_counted(state), announced_losses.held(state, lost)
+    if state.incident is None and inactive(state):
+        # who has lost the incident of what waits does not know all nodes that there were
+        before = max(before, state.nodes_expected)
     placed = len(state.placement)
     gone = {node: replace(state.nodes[node], status=NodeStatus.LOST, lost_at=now) for node in lost}
     state = _without_lost(replace(state, nodes={**state.nodes, **gone}))

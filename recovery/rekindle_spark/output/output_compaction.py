@@ -32,6 +32,7 @@ from rekindle_spark.output import row_packing
 from rekindle_spark.output.row_packing import RowPacker
 from rekindle_store import checkpoint_records, commit_segments, compacted_outputs, output_rows
 from rekindle_store.compacted_outputs import DataFile, Index, Record, Stretch
+from rekindle_store.output_rows import OpenedFile
 from rekindle_store.store_files import Files
 from rekindle_store.store_readers import read_ahead
 
@@ -292,9 +293,9 @@ class Compaction:
         packer = RowPacker(self.files, lambda number: name(query, number))
         places = []
         try:
-            for table in read_ahead(named, self._small_table):
+            for file in read_ahead(named, self._small_file):
                 self._go_on()
-                places.append(None if table is None else packer.add([table]))
+                places.append(None if file is None else packer.add(file.pieces()))
             made = packer.finish()
         except (*UNPACKABLE, FileNotFoundError, DamagedError) as error:
             self._tell(f"commits from {named[0][0]} on, query {query}: {error}")
@@ -306,8 +307,8 @@ class Compaction:
             for place, (_, _, rows) in zip(places, named, strict=True)
         )
 
-    def _small_table(self, named: Named) -> pa.Table | None:
-        """The rows of a single file; None for one that is large enough."""
+    def _small_file(self, named: Named) -> OpenedFile | None:
+        """A single file in memory; None for one that is large enough."""
         number, path, rows = named
         if self.files.size(path) >= LARGE_BYTES:
             return None
@@ -316,7 +317,7 @@ class Compaction:
         if file.rows != rows:
             what = f"has {file.rows} rows, where commit record {number} says {rows}"
             raise DamagedError(where=where, what=what, remedy=REMEDY)
-        return file.table()
+        return file
 
     # ---- several segments
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -225,3 +226,30 @@ def test_options_of_benchmarks_that_do_not_go_together_are_refused(
     )
     assert capsys.readouterr().err.startswith(message)
     assert not report.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_a_run_that_is_ended_by_a_signal_leaves_no_temporary_directory(
+    number: signal.Signals,
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), cli_options.report_directory(None) as directory:
+        signal.raise_signal(number)
+    assert not directory.exists()
+    assert signal.getsignal(number) is before
+
+
+def test_what_a_signal_has_begun_to_end_is_not_disturbed_by_another() -> None:
+    ended = []
+
+    def run() -> None:
+        with cli_options.interruptible():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                ended.append("in order")
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert ended == ["in order"]

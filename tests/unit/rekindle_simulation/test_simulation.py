@@ -19,7 +19,8 @@ FOUND_SOMETHING = {
     2251: "orders that waited for the store were given in another order",
     3194: "a lost plan was given up, and only a restarted coordinator looked at what had been done",
     500333: "a plan relied on a drop that was refused for its plan epoch",
-    370974869: "costs that nobody could tell were held against who planned without them",
+    370004694: "a coordinator without its record took the nodes that were left for all there were",
+    370974869: "a plan was held to costs that its coordinator could not know",
     503408: "priorities that changed while a coordinator was away were no news to it",
 }
 

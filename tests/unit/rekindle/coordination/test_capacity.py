@@ -1,6 +1,7 @@
 """What partitions cost while they catch up, and how plans use what nodes have left."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from coordinator_world import COSTS, Story, plans, running
@@ -167,3 +168,18 @@ def test_a_query_that_is_lost_while_it_catches_up_leaves_no_charge_behind() -> N
     assert plan.query_partitions == ("tiny/0",)
     assert plan.problem.nodes == {first.placement["base/0"]: 80.0 - 35.0}
     assert story.state.charges.keys() == {"tiny/0"}
+
+
+def test_who_has_lost_the_record_of_an_incident_takes_no_node_that_is_left_for_all() -> None:
+    story = running(nodes=4)
+    story.lose("n1", "n2", "n3")
+    left = {name: view for name, view in story.state.nodes.items() if name == "n4"}
+    story.state = replace(story.state, incident=None, losses=(), nodes=left, due=None)
+    story.lose("n4")
+    story.back("n1", after_seconds=10.0)
+    while story.catch_up():
+        pass
+    assert story.state.incident is not None
+    assert story.state.incident.nodes_wanted == 4
+    used = sum(COSTS[name] for name in story.state.placement)
+    assert used <= node_load.capacities(story.state)["n1"]

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from memory_files import MemoryFiles
 
@@ -46,7 +47,12 @@ def written(table: pa.Table) -> pa.Table:
     outputs = SinkFiles(MemoryFiles())
     outputs.write("q", "x", table)
     (data,) = outputs.unfinished.values()
-    return output_rows.opened("here", data).parquet.read()
+    file = output_rows.opened("here", data)
+    whole = file.table()
+    together = pa.concat_tables(file.pieces())
+    assert together.schema.equals(whole.schema, check_metadata=True)
+    assert bits(together) == bits(whole)
+    return whole
 
 
 def packed(files: MemoryFiles, tables: list[pa.Table]) -> list[pa.Table]:
@@ -140,3 +146,24 @@ def test_what_does_not_come_out_as_it_was_is_refused(
         packer.draft.schema = pa.schema([("n", pa.int32())])
     with pytest.raises(DamagedError, match="memory/outputs/q/0: is not what was packed into it"):
         packer.finish()
+
+
+def test_a_small_file_of_many_rows_that_are_alike_takes_little_memory() -> None:
+    table = pa.table({"text": ["x" * 10_000] * 100})
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
+        for _ in range(200):
+            writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    assert len(data) < 1 << 20
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        packer = RowPacker(MemoryFiles(), lambda number: f"outputs/q/{number}")
+        packer.add(output_rows.opened("here", data).pieces())
+        (made,) = packer.finish()
+    finally:
+        pa.set_memory_pool(before)
+    assert made.rows == 20_000
+    assert 1 << 20 < pool.max_memory() < 100 << 20, "all rows are 200 MB"
