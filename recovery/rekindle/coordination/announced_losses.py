@@ -40,6 +40,8 @@ from rekindle.model.reasons import Reason
 
 # of one order: the next one follows once these have been made
 MOVES_MAX = 256
+# the planner may take a second, and is asked with each report of a driver
+LOOK_SECONDS = 5.0
 
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
@@ -64,7 +66,7 @@ def announce(state: CoordinationState, notices: Mapping[str, LossNotice], now: f
     changed = {**fresh, **named, **dict.fromkeys(withdrawn)}
     views = {node: replace(state.nodes[node], notice=item) for node, item in changed.items()}
     told = tuple(_told(node, notice, now) for node, notice in fresh.items())
-    state = replace(state, nodes={**state.nodes, **views})
+    state = replace(state, nodes={**state.nodes, **views}, full_at=None)
     if not withdrawn:
         return state, told
     state, ended = _withdraw(state, withdrawn)
@@ -125,22 +127,26 @@ def open_incident(state: CoordinationState, now: float) -> Result:
     return state, (opened, request)
 
 
-def clear_out(state: CoordinationState, clock: Callable[[], float]) -> Result:
+def clear_out(state: CoordinationState, now: float, clock: Callable[[], float]) -> Result:
     """The order to move what announced nodes run, as far as others have room; none while anything
-    else is under way."""
+    else is under way. Where there was no room it is looked for again some seconds later."""
     calm = state.moving == {} and not state.catching_up and not inactive(state)
     if not calm or state.holding or len(state.costs) < len(state.partitions):
         return state, ()
+    full_at = state.full_at
+    if full_at is not None and 0.0 <= now - full_at < LOOK_SECONDS:
+        return state, ()
     found = moves(state, clock)
     if not found:
-        return state, ()
+        return replace(state, full_at=now), ()
     origins = ", ".join(sorted({state.placement[name] for name in found}))
     targets = ", ".join(sorted(set(found.values())))
     text = (
         f"Move {len(found)} of {len(on_announced(state))} partitions from {origins}, announced to "
         f"go, to {targets}."
     )
-    return replace(state, moving=found), (MovePartitions(found, Reason.LOSS_ANNOUNCED, text),)
+    state = replace(state, moving=found, full_at=None)
+    return state, (MovePartitions(found, Reason.LOSS_ANNOUNCED, text),)
 
 
 def moves(state: CoordinationState, clock: Callable[[], float]) -> dict[str, str]:

@@ -70,7 +70,8 @@ class CoordinationState:
     `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
     `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
     none; `uneven_since` is since when some are wanted; `surveyed_at` is when a placement that
-    survives better was last looked for. `seen_at` is the moment of the newest event.
+    survives better was last looked for, `full_at` when nothing that announced nodes run had room
+    elsewhere. `seen_at` is the moment of the newest event.
     """
 
     topology: Topology
@@ -104,6 +105,7 @@ class CoordinationState:
     moving: Mapping[str, str] | None = None
     uneven_since: float | None = None
     surveyed_at: float | None = None
+    full_at: float | None = None
     seen_at: float | None = None
 
 

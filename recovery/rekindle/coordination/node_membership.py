@@ -59,7 +59,7 @@ def back(state: CoordinationState, event: NodeBack, now: float) -> Result:
     if known == view:
         return state, ()
     nodes = {**state.nodes, event.node: view}
-    state, released = _release(replace(state, nodes=nodes, surveyed_at=None))
+    state, released = _release(replace(state, nodes=nodes, surveyed_at=None, full_at=None))
     due = state.due or Due(now + state.policy.stabilisation_seconds, Reason.NODE_BACK)
     cleared = known is not None and known.status is NodeStatus.SUSPECTED
     record = RecordEvent(

@@ -226,7 +226,7 @@ def _tick(
     if state.due is not None or not tick.may_move:
         return _plan_when_due(state, now, clock)
     if announced(state):
-        return announced_losses.clear_out(state, clock)
+        return announced_losses.clear_out(state, now, clock)
     return rebalancing.balance(state, now, knows_domains=tick.knows_domains)
 
 

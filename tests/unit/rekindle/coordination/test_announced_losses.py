@@ -12,6 +12,7 @@ from rekindle.coordination import (
     application_status,
     session,
 )
+from rekindle.coordination.announced_losses import LOOK_SECONDS
 from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.coordination_state import NodeStatus, NodeView, announced, initial
 from rekindle.model.incidents import Incident, IncidentKind
@@ -271,7 +272,7 @@ def test_the_queries_that_bring_most_leave_first_as_far_as_room_goes() -> None:
     full = replace(state, nodes={**state.nodes, "n2": NodeView(NodeStatus.UP, 20.0)})
     assert announced_losses.moves(full, float) == {}
     alone = replace(state, nodes={"n1": state.nodes["n1"]})
-    assert announced_losses.clear_out(alone, float) == (alone, ())
+    assert announced_losses.clear_out(alone, 9.0, float) == (replace(alone, full_at=9.0), ())
 
 
 def test_nothing_moves_while_something_is_under_way() -> None:
@@ -316,3 +317,34 @@ def test_people_see_what_will_go_what_has_moved_and_what_was_saved_by_it() -> No
     saved = next(text for text in shown(desk) if text.startswith("Saved by notice"))
     assert f"{count} partition" in saved
     assert "did not stop" in saved
+
+
+def test_where_nothing_has_room_it_is_looked_for_again_some_seconds_later() -> None:
+    asked = 0
+
+    def clock() -> float:
+        nonlocal asked
+        asked += 1
+        return 0.0
+
+    desk = running()
+    announce(desk, busiest(desk))
+    desk.report(moving={})
+    state = desk.decide(obey=False).case.state
+    assert state is not None
+    full = replace(
+        state, moving={}, nodes={name: small(view) for name, view in state.nodes.items()}
+    )
+    full, told = announced_losses.clear_out(replace(full, full_at=None), 10.0, clock)
+    first = asked
+    assert told == ()
+    assert first > 0
+    full, _ = announced_losses.clear_out(full, 10.0 + LOOK_SECONDS / 2, clock)
+    assert asked == first
+    announced_losses.clear_out(full, 10.0 + LOOK_SECONDS, clock)
+    assert asked > first
+
+
+def small(view: NodeView) -> NodeView:
+    """A node with room for nothing."""
+    return replace(view, capacity_percent=1.0)
