@@ -21,6 +21,7 @@ from rekindle.coordination import node_load
 from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.coordination_state import (
     CoordinationState,
+    Due,
     NodeStatus,
     active,
     announced,
@@ -69,7 +70,7 @@ def announce(state: CoordinationState, notices: Mapping[str, LossNotice], now: f
     state = replace(state, nodes={**state.nodes, **views}, full_at=None)
     if not withdrawn:
         return state, told
-    state, ended = _withdraw(state, withdrawn)
+    state, ended = _withdraw(state, withdrawn, now)
     return state, (*told, *ended)
 
 
@@ -234,9 +235,9 @@ def _told(node: str, notice: LossNotice, now: float) -> RecordEvent:
     )
 
 
-def _withdraw(state: CoordinationState, nodes: tuple[str, ...]) -> Result:
-    """Nodes stay after all: no move that has yet to be made is made, and an incident that was only
-    announced is over with the last notice.
+def _withdraw(state: CoordinationState, nodes: tuple[str, ...], now: float) -> Result:
+    """Nodes stay after all: no move that has yet to be made is made, plans may place on them, and
+    an incident that was only announced is over with the last notice.
 
     Which moves those are only a newer report says than there may be, so the order is given in any
     case. What is still to leave other nodes is ordered again.
@@ -249,6 +250,8 @@ def _withdraw(state: CoordinationState, nodes: tuple[str, ...]) -> Result:
     ]
     if state.moving is not None:
         state = replace(state, moving={})
+    if inactive(state) and not state.starting:
+        state = replace(state, due=state.due or Due(now, Reason.NOTICE_WITHDRAWN))
     incident = state.incident
     if incident is not None and incident.kind is IncidentKind.ANNOUNCED and not announced(state):
         text = f"Incident {incident.number} is over: nothing was lost."

@@ -348,3 +348,20 @@ def test_where_nothing_has_room_it_is_looked_for_again_some_seconds_later() -> N
 def small(view: NodeView) -> NodeView:
     """A node with room for nothing."""
     return replace(view, capacity_percent=1.0)
+
+
+def test_queries_that_wait_for_all_nodes_come_back_once_a_notice_is_withdrawn() -> None:
+    desk = running(strategy="blocking", stabilisation_seconds=0.0)
+    announce(desk, "n1")
+    look(desk)
+    lost = [node for node in ("n2", "n3", "n4") if held(desk, node)]
+    for node in lost:
+        del desk.nodes[node]
+    look(desk)
+    for node in lost:
+        desk.nodes[node] = NodeSeen(incarnation="b", capacity_percent=100.0)
+    look(desk)
+    assert set(desk.placement) != set(COSTS), "one of four nodes will go"
+    announce(desk)
+    look(desk)
+    assert set(desk.placement) == set(COSTS)
