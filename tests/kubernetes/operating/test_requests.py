@@ -140,10 +140,10 @@ def test_for_a_node_that_is_announced_to_go_another_one_is_requested_until_it_st
     assert notice is not None
     assert notice.source == f"taint {taint['key']}"
     await_that(lambda: requests.counts()["Karpenter"] == 1, "no node was requested")
-    assert world.status()["reason"] == "LossAnnounced"
+    await_that(lambda: world.status().get("reason") == "LossAnnounced")
     assert [row["name"] for row in world.status()["announcedNodes"]] == [node]
-    assert world.events("LossAnnounced")
-    assert world.operator.metric("rekindle_operator_nodes_announced") == 1
+    await_that(lambda: world.events("LossAnnounced"), "no event says it")
+    await_that(lambda: world.operator.metric("rekindle_operator_nodes_announced") == 1)
     world.rest()
     assert requests.counts()["Karpenter"] == 1
 
