@@ -57,9 +57,9 @@ class Limiter:
 
     def decided(self, place: Place, case: Case) -> None:
         """What is known of an application from now on. When an incident is over, those that wait
-        are looked at."""
+        are looked at. Losses that are only announced keep nobody waiting."""
         incident = case.incident
-        if incident is not None:
+        if incident is not None and not incident.is_announced:
             self._note(place, RecoveryClaim(str(place), incident.plans > 0, incident.began_at))
         else:
             self.forget(place)

@@ -24,9 +24,9 @@ def limiter() -> Limiter:
     return Limiter(cast(ClusterView, known))
 
 
-def case(plans: int, began_at: float) -> Case:
+def case(plans: int, began_at: float, *, is_announced: bool = False) -> Case:
     """With an incident that is open."""
-    incident = SimpleNamespace(plans=plans, began_at=began_at)
+    incident = SimpleNamespace(plans=plans, began_at=began_at, is_announced=is_announced)
     return Case(state=cast(Any, SimpleNamespace(incident=incident)))
 
 
@@ -47,3 +47,12 @@ def test_a_run_that_has_ended_in_its_incident_keeps_nobody_waiting() -> None:
     ours.decided(SECOND, case(plans=0, began_at=20.0))
     ours.decided(FIRST, replace(running, driver=Driver.FINISHED))
     assert ours.ahead(SECOND, ONE_AT_ONCE) == ()
+
+
+def test_losses_that_are_only_announced_keep_nobody_waiting() -> None:
+    ours = limiter()
+    ours.decided(FIRST, case(plans=0, began_at=10.0, is_announced=True))
+    ours.decided(SECOND, case(plans=0, began_at=20.0))
+    assert ours.ahead(SECOND, ONE_AT_ONCE) == ()
+    ours.decided(FIRST, case(plans=0, began_at=10.0))
+    assert ours.ahead(SECOND, ONE_AT_ONCE) == (str(FIRST),)
