@@ -8,6 +8,7 @@ at a commit   each epoch once, generations only grow
 at a step     a driver that nobody leads plans what waits, some time after
 at a decision a coordinator that is started anew decides the same, and what the loss of each domain
               would stop can be told
+at an order   nothing goes to a node that is announced to go while any other is up
 in the end    everything runs, the incident is closed, switches are as the policy says, load is even
               and, where placement is by domain, nothing is where its loss would stop too much
 """
@@ -16,10 +17,11 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from rekindle.coordination import CoordinationState, domain_placement
+from rekindle.coordination import CoordinationState, Decision, NodeStatus, domain_placement
+from rekindle.coordination.coordination_state import with_status
 from rekindle.coordination.directive_acceptance import ALONE_SECONDS
 from rekindle.model.settings import DOMAINS, Policy
-from rekindle.protocol import PlanOrder
+from rekindle.protocol import MoveOrder, PlanOrder
 from rekindle_simulation.simulated_nodes import CAPACITY_PERCENT
 
 # a sidecar waits for 20 s, and its driver asks it again every second
@@ -89,6 +91,18 @@ class Invariants:
         if most > limit + 1e-6 and not guessed:
             raise Broken(f"a move fills a node to {most:.1f} %")
         self.moves += 1
+
+    def placed_where(self, decision: Decision, notices: Collection[str]) -> None:
+        """A coordinator has decided, and knew which nodes are announced to go."""
+        state = decision.case.state
+        if state is None or not notices:
+            return
+        up = set(with_status(state, NodeStatus.UP))
+        for directive in decision.directives:
+            if isinstance(directive.order, PlanOrder | MoveOrder) and up.difference(notices):
+                wrong = sorted(set(directive.order.placement.values()).intersection(notices))
+                if wrong:
+                    raise Broken(f"{', '.join(wrong)} get more, though announced to go")
 
     def decided(self, state: CoordinationState) -> None:
         """A coordinator has decided, whatever its nodes are like."""

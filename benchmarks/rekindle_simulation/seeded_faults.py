@@ -6,6 +6,7 @@ that was cut, stalled or dead is back, so whatever is still wrong then is our do
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rekindle.protocol import (
     CheckpointReport,
@@ -27,6 +28,8 @@ from rekindle_simulation.simulated_world import SimulatedWorld
 
 CALM_SECONDS, QUIET_AT = 15.0, 90.0
 FAULTS_MAX = 6
+# of some nodes each, beside other faults
+ANNOUNCEMENTS = 3
 # what may be lost, the more often it is named the likelier
 LOST_RECORDS = (
     *(
@@ -54,6 +57,7 @@ class Faults:
     start_driver: Callable[[], None]
     loses_records: bool = False
     troubles_drivers: bool = False
+    announces_losses: bool = False
 
     def plan(self) -> None:
         """Choose what happens, and let it happen."""
@@ -85,6 +89,10 @@ class Faults:
             for fault in own:
                 world.after(world.between(CALM_SECONDS, QUIET_AT - 1), fault)
             kinds = (*kinds, *own)
+        if self.announces_losses:
+            for _ in range(ANNOUNCEMENTS):
+                world.after(world.between(CALM_SECONDS, QUIET_AT - 20.0), self._announce)
+            kinds = (*kinds, self._announce)
         self.world.after(world.between(CALM_SECONDS, 40.0), self._kill_nodes)
         for _ in range(world.random.randint(0, FAULTS_MAX)):
             world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(kinds))
@@ -95,6 +103,28 @@ class Faults:
         if up:
             count = self.world.random.randint(1, len(up))
             self.machines.kill(self.world.random.sample(up, count))
+
+    def _announce(self) -> None:
+        """Some nodes are announced to go; then each goes in time, or before, or stays. Meanwhile
+        another one may die unannounced."""
+        machines, world = self.machines, self.world
+        up = [name for name, node in sorted(machines.nodes.items()) if node.up]
+        left = QUIET_AT - 1.0 - world.now
+        if not up or left < 1.0:
+            return
+        seconds = min(world.between(5.0, 40.0), left)
+        for name in world.random.sample(up, world.random.randint(1, len(up))):
+            machines.announce(name, seconds)
+            turn = world.random.random()
+            if turn < 0.25:
+                world.after(world.between(0.0, seconds), partial(machines.withdraw, name))
+            else:
+                wait = seconds if turn < 0.75 else world.between(0.0, seconds)
+                world.after(wait, partial(machines.kill, [name]))
+        others = [name for name in up if name not in machines.notices]
+        if others and world.chance(0.5):
+            other = world.random.choice(others)
+            world.after(world.between(0.0, seconds), lambda: machines.kill([other]))
 
     def _break_coordinators(self) -> None:
         self.world.tell("coordinators become fragile")
@@ -220,6 +250,7 @@ class Faults:
         self.world.tell("all is well from here on")
         for name in sorted(self.machines.nodes):
             self.machines.revive(name)
+            self.machines.withdraw(name)
         if not any(driver.running for driver in self.drivers):
             self.world.after(1.0, self.start_driver)
         # later than any order that waits for the store

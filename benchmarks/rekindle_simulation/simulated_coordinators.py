@@ -6,12 +6,12 @@ What it holds in memory is lost with it; another one finds the rest in the store
 was first leads, but nothing relies on that: the transaction decides.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rekindle import protocol
-from rekindle.coordination import Instruction, MovePartitions, session
+from rekindle.coordination import Instruction, LossNotice, MovePartitions, session
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import DOMAINS
@@ -53,6 +53,7 @@ class Coordinator:
     sabotage: SimulationSabotage | None
     driver_gone: Callable[[int], bool]
     restart_driver: Callable[[str], None]
+    announces_losses: bool = False
     clock_offset: float = 0.0
     fragile: float = 0.0
     down_until: float = 0.0
@@ -127,8 +128,12 @@ class Coordinator:
             return
         assert self.case is not None
         now = self.world.now + self.clock_offset
+        notices = reading.notices
+        if self.sabotage is SimulationSabotage.IGNORED_NOTICE:
+            reading = replace(reading, notices=None)
         decision = session.decide(self.case, reading, now, clock=float)
         self._compare(reading, now, decision)
+        self.invariants.placed_where(decision, notices or {})
         if decision.case.state is not None:
             self.invariants.decided(decision.case.state)
         if self._falters():
@@ -196,7 +201,17 @@ class Coordinator:
             driver_gone=self.driver_gone(topology.generation),
             domains=DOMAINS_OF_NODES if by_domain else {},
             directives=self._held(self.case, progress),
+            notices=self._notices(),
         )
+
+    def _notices(self) -> Mapping[str, LossNotice] | None:
+        """As the provider says them, by the clock of this coordinator."""
+        if not self.announces_losses:
+            return None
+        return {
+            name: replace(notice, until=notice.until + self.clock_offset)
+            for name, notice in self.machines.notices.items()
+        }
 
     def _fresh(self) -> Case:
         """A case without a record, numbered behind all directives and answers in the store."""

@@ -5,6 +5,7 @@ whenever something runs, and moves partitions as it takes a checkpoint. It may b
 while, cut from its sidecar, or killed.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +50,7 @@ CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2
 MEASURED_STEPS = 10
 SUSPECTED_SECONDS = 0.5
+MOVE_UNKNOWN_SECONDS = 3.0
 # Each driver's clock goes right, but began at what somebody had set on its machine.
 CLOCK_OFFSET_SECONDS = (0.0, 3600.0, 7200.0)
 
@@ -102,6 +104,7 @@ class SimulatedDriver:
     moving: dict[str, str] = field(default_factory=dict)
     moving_guessed: bool = False
     moved: set[str] = field(default_factory=set)
+    moved_at: float = -math.inf
     modes: dict[str, Any] = field(default_factory=dict)
     sidecar: SimulatedSidecar = field(init=False)
 
@@ -175,8 +178,10 @@ class SimulatedDriver:
         """Carry out an order, for which the costs of partitions were known or `guessed`."""
         match directive.order:
             case PlanOrder() as order:
+                # the plan may have been made without the report of a move
+                unknown = self.world.now - self.moved_at < MOVE_UNKNOWN_SECONDS
                 self._place(order, directive.plan_epoch)
-                if not guessed:
+                if not (guessed or unknown):
                     self.invariants.placed(order, self.placement, self.pipeline.costs)
             case MoveOrder(placement=placement):
                 wanted = {p: n for p, n in placement.items() if self.placement.get(p) != n}
@@ -197,8 +202,11 @@ class SimulatedDriver:
                 self.paused = False
 
     def _place(self, order: PlanOrder, plan_epoch: int) -> None:
-        # a coordinator that did not know yet of a move may take what has moved for lost
-        stayed = {p: n for p, n in self.placement.items() if p not in self.moved}
+        # a coordinator that did not know yet of a move may take what has moved for lost, and what
+        # needs that
+        unmoved = {p: n for p, n in self.placement.items() if p not in self.moved}
+        runs = graph.runnable(self.pipeline.topology, unmoved)
+        stayed = {p: n for p, n in unmoved.items() if p in runs}
         self.invariants.planned(self.generation, plan_epoch, order, stayed)
         self.world.tell(f"driver {self.generation} carries out plan {plan_epoch}")
         self.moving, self.moved = {}, set()
@@ -265,6 +273,7 @@ class SimulatedDriver:
             before = dict(self.placement)
             self.placement[partition] = node
             self.moved.add(partition)
+            self.moved_at = self.world.now
             self.invariants.moved(
                 before,
                 self.placement,

@@ -7,7 +7,9 @@ too: it hands out generations and takes commits, and is never away.
 from dataclasses import dataclass, field
 from functools import partial
 
+from rekindle.coordination import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.model.reasons import Reason
 from rekindle_simulation.simulated_world import SimulatedWorld
 
 CAPACITY_PERCENT = 100.0
@@ -26,11 +28,15 @@ class SimulatedNode:
 
 @dataclass(slots=True)
 class SimulatedMachines:
-    """All nodes by name, and what the provider has been asked for."""
+    """All nodes by name, and what the provider has been asked for. `notices` are of nodes that are
+    announced to go, with moments as the world has them; `owed` nodes were requested for these, and
+    come once others are down."""
 
     world: SimulatedWorld
     nodes: dict[str, SimulatedNode]
     asked: set[str] = field(default_factory=set)
+    notices: dict[str, LossNotice] = field(default_factory=dict)
+    owed: int = 0
 
     def kill(self, names: list[str]) -> None:
         """Nodes die at once."""
@@ -38,6 +44,19 @@ class SimulatedMachines:
         for name in names:
             node = self.nodes[name]
             node.up, node.changed_at = False, self.world.now
+            if self.owed:
+                self.owed -= 1
+                self.world.after(self.world.between(1.0, 8.0), partial(self.revive, name))
+
+    def announce(self, name: str, seconds: float) -> None:
+        """A node is announced to go after so many seconds."""
+        self.world.tell(f"node {name} is announced to go in {seconds:.0f} s")
+        self.notices[name] = LossNotice("spot", self.world.now + seconds)
+
+    def withdraw(self, name: str) -> None:
+        """The notice of a node is gone."""
+        if self.notices.pop(name, None) is not None:
+            self.world.tell(f"the notice of node {name} is withdrawn")
 
     def revive(self, name: str) -> None:
         """A node comes, empty."""
@@ -45,6 +64,7 @@ class SimulatedMachines:
         if not node.up:
             node.up, node.changed_at = True, self.world.now
             node.starts += 1
+            self.notices.pop(name, None)
             self.world.tell(f"node {name} is up")
 
     def request(self, identity: str, request: NodeRequestOrder) -> None:
@@ -53,6 +73,8 @@ class SimulatedMachines:
             return
         self.asked.add(identity)
         down = [name for name, node in sorted(self.nodes.items()) if not node.up]
+        if request.reason is Reason.LOSS_ANNOUNCED:
+            self.owed += max(0, request.count - len(down))
         delay = 0.0
         for name in down[: request.count]:
             delay += self.world.between(1.0, 8.0)

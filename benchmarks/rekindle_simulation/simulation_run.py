@@ -38,6 +38,8 @@ DOMAIN_SEEDS = 4
 LOSING_SEEDS = 5
 # one seed of so many, which leave this rest, has drivers with clocks that turn and refused reports
 TROUBLING_SEEDS, TROUBLING_REST = 6, 5
+# one seed of so many, which leave this rest, has nodes that are announced to go
+ANNOUNCING_SEEDS, ANNOUNCING_REST = 7, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ def run(seed: int, sabotage: SimulationSabotage | None = None) -> SeedOutcome:
         places_by_domain(seed),
         loses_records(seed),
         troubles_drivers(seed),
+        announces_losses(seed),
     )
     broken = None
     try:
@@ -91,6 +94,11 @@ def troubles_drivers(seed: int) -> bool:
     return seed % TROUBLING_SEEDS == TROUBLING_REST
 
 
+def announces_losses(seed: int) -> bool:
+    """Whether a seed has nodes that are announced to go; the others stay what they were."""
+    return seed % ANNOUNCING_SEEDS == ANNOUNCING_REST
+
+
 @dataclass(slots=True)
 class Simulation:
     """All parts of one run."""
@@ -100,6 +108,7 @@ class Simulation:
     by_domain: bool
     loses_records: bool = False
     troubles_drivers: bool = False
+    announces_losses: bool = False
     store: SimulatedStore = field(default_factory=SimulatedStore)
     storage: SimulatedCheckpointStore = field(default_factory=SimulatedCheckpointStore)
     coordinators: list[Coordinator] = field(default_factory=list)
@@ -140,6 +149,7 @@ class Simulation:
             self._start_driver,
             self.loses_records,
             self.troubles_drivers,
+            self.announces_losses,
         )
         faults.plan()
         self._keep_sessions()
@@ -167,6 +177,7 @@ class Simulation:
             sabotage=self.sabotage,
             driver_gone=self._is_gone,
             restart_driver=self._restart_driver,
+            announces_losses=self.announces_losses,
         )
 
     def _is_gone(self, generation: int) -> bool:
@@ -208,6 +219,8 @@ class Simulation:
             return "the incident is not closed"
         if any(view.status is not NodeStatus.UP for view in kept.nodes.values()):
             return "a node does not count as up"
+        if any(view.notice is not None for view in kept.nodes.values()):
+            return "a node counts as announced to go"
         normal = {
             "buffering": "off" if self.pipeline.policy.buffering == ADAPTIVE else "on",
             "ordering": "off" if self.pipeline.policy.ordering == ADAPTIVE else "on",
@@ -221,7 +234,7 @@ class Simulation:
         """Partition -> node, as the one sees it that knows where nodes are."""
         state = driver.case.state
         if self.by_domain:
-            # the driver does not know the domains, and whoever leads has the newest state
+            # the driver does not know the domains, and the leading coordinator has the newest state
             states = [item.case.state for item in self.coordinators if item.case is not None]
             state = next((item for item in states if item is not None), None)
         if state is None:

@@ -29,7 +29,7 @@ class OperatorProcess:
         self._daemon = Daemon(NAME, directory, None)
         self._command = [
             *(sys.executable, "-m", "rekindle_operator", "--identity", NAME),
-            *("--log", str(self.log), "--port", "0", "--webhook-port", "0", *options),
+            *("--log", str(self.log), "--port", "0", *options),
         ]
 
     def __enter__(self) -> Self:

@@ -26,6 +26,7 @@ from testbed.test_programs import HELM
 
 __all__ = ["DRIVER", "EXECUTOR", "GROUP", "NAMESPACE", "SERVICE", "VERSION", "ZONES", "Site"]
 
+SPOT_TAINT = "aws-node-termination-handler/spot-itn"
 ZONES = ("zone-a", "zone-b", "zone-c")
 SERVICE = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "service"})
 DRIVER = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "driver"})
@@ -89,6 +90,11 @@ class Site(Ground):
     def cordon(self, node: str) -> None:
         """No more pods for this node."""
         self.core.patch_node(node, {"spec": {"unschedulable": True}})
+
+    def announce(self, node: str) -> None:
+        """The taint by which a spot node is announced to go in two minutes."""
+        taint = {"key": SPOT_TAINT, "effect": "NoSchedule"}
+        self.core.patch_node(node, {"spec": {"taints": [taint]}})
 
     def leader_zone(self) -> str:
         """Where the operator is that decides; "" while none does."""

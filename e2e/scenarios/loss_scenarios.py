@@ -24,6 +24,7 @@ OUTAGE_SECONDS = 600.0
 # that does reads all sources for itself.
 LONG_LOAD_PERCENT = 50.0
 LEADER_SECONDS_MAX = 120.0
+NOTICE_SECONDS = 120.0
 
 Object = Mapping[str, Any]
 
@@ -79,7 +80,7 @@ def two_of_four(stage: ScenarioRun) -> None:
 
 
 def zone_loss(stage: ScenarioRun) -> None:
-    """A zone: executors, a member of ZooKeeper, the operator that leads, and with it a webhook."""
+    """A zone: executors, a member of ZooKeeper, the operator that leads, and a webhook."""
     zone = stage.site.leader_zone()
     check("the driver is elsewhere", stage.site.zone(stage.driver_node()) != zone)
     lost = [name for name in stage.site.cluster.names if stage.site.zone(name) == zone]
@@ -138,6 +139,20 @@ def node_drained(stage: ScenarioRun) -> None:
     stage.await_that("another has joined", lambda: len(stage.executors()) == len(before))
     stage.await_that("all queries are back", lambda: stage.since_failure("recovered"))
     incident_checks.check_nothing(stage)
+
+
+def announced(stage: ScenarioRun) -> None:
+    """Three of ten executors' nodes, announced two minutes before by the taint of a spot notice."""
+    lost = stage.choose_victims(3)
+    stage.begin_failure()
+    for node in lost:
+        stage.site.announce(node)
+    stage.replace_pods()
+    stage.await_that("partitions have moved", lambda: stage.since_failure("moved"))
+    stage.stay(NOTICE_SECONDS)
+    stage.fail(stage.site.cluster.kill, *lost)
+    stage.recover()
+    incident_checks.check_announced(incident_checks.only(stage), lost=lost)
 
 
 def one_of_ten(stage: ScenarioRun) -> None:
@@ -214,6 +229,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "partition-heals": Scenario(partition_heals),
     "node-drained": Scenario(node_drained, executors=6),
+    "announced": Scenario(announced),
     "one-of-ten": Scenario(one_of_ten, example="apache"),
     "wave": Scenario(wave, is_compared=True),
     "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB, load_percent=LONG_LOAD_PERCENT),

@@ -17,6 +17,7 @@ from rekindle.coordination.application_status import (
 )
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus
 from rekindle.coordination.query_explanation import missing_partitions
+from rekindle.model.incidents import Incident
 from rekindle_console import page_text
 from rekindle_console.application_summaries import Summary, by_importance, view_of
 from rekindle_console.console_reader import PastIncident, PlanRecord
@@ -165,6 +166,8 @@ def _title(summary: Summary) -> str:
     if found.incident is not None:
         lost = len(found.incident.lost)
         what = f"{counted(lost, 'node')} lost" if lost else "everything lost"
+        if found.incident.is_announced:
+            what = f"{counted(len(set(found.incident.announced)), 'node')} announced to go"
         return f"{what}. {live:,} of {counted(total, 'query', 'queries')} run."
     if live == total:
         return "The query runs." if total == 1 else f"All {total:,} queries run."
@@ -259,13 +262,15 @@ def _incident(
     waiting = [query for query in summary.standing.queries if query.phase is Phase.WAITING]
     more = len(waiting) - WAITING_MAX
     recorded = next((item for item in incidents if item.number == incident.number), None)
+    nothing = page_text.NOTHING if incident.is_announced else "everything"
     requests = summary.record.case.requests.values()
     asked = [counted(item.count, "node") for item in requests if item.what == "nodes"]
     return IncidentSection(
         facts=(
             ("incident", f"{incident.number}, {incident.kind}"),
             ("since", page_text.clock(incident.began_at, now)),
-            ("lost", page_text.listed(incident.lost) or "everything"),
+            ("announced to go", _announced(incident)),
+            ("lost", page_text.listed(incident.lost) or nothing),
             ("impaired domains", page_text.listed(incident.domains) or page_text.NOTHING),
             ("plans so far", f"{incident.plans:,}"),
             ("requested", ", ".join(asked) or "nothing now"),
@@ -275,6 +280,12 @@ def _incident(
         waiting=tuple(_waiting(summary.name, state, waiting, now)),
         waiting_more=f"and {counted(more, 'query', 'queries')} more" if more > 0 else "",
     )
+
+
+def _announced(incident: Incident) -> str:
+    """Nodes with a notice, those that are lost by now included."""
+    names = tuple(dict.fromkeys(incident.announced))
+    return page_text.listed(names) or page_text.NOTHING
 
 
 def _plans(summary: Summary, plans: Sequence[PlanRecord], incident: int) -> Iterable[PlanProgress]:

@@ -6,7 +6,9 @@
     application_queue       which application is looked at next, and when
     coordinator_ports       the interface to the cluster: node provider, observer of decisions
     coordinator_log         JSON lines of decisions and events
-    coordinator_health      metrics and health on a port
+    json_lines              JSON lines of any process
+    coordinator_health      metrics and health of a coordinator
+    health_server           metrics and health of a process, on a port
     driver_metrics          drivers' reports as metrics
     dual_stack_server       servers that are asked at any address of a machine or pod: sockets and
                             threads

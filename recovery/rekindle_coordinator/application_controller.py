@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rekindle import protocol
-from rekindle.coordination import session
+from rekindle.coordination import LossNotice, session
 from rekindle.coordination.incident_history import IncidentHistory
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.errors import RekindleError
@@ -63,6 +63,7 @@ class ApplicationController:
     version: int | None = None
     look_at: float = NEVER
     gone: tuple[frozenset[str], bool] = (frozenset(), False)
+    notices: Mapping[str, LossNotice] | None = None
     provider_troubles: dict[str, str] = field(default_factory=dict)
     stirred: bool = False
     awaited: range = range(0)
@@ -98,7 +99,7 @@ class ApplicationController:
             self.known, self.look_at = None, NEVER
             return
         # asked once it is told which nodes there are: a plan may be made of the very first ones
-        reading = replace(reading, domains=self._domains())
+        reading = replace(reading, domains=self._domains(), notices=self.notices)
         if self.case is None:
             self.case, self.version = self.records.take_case()
         reading = replace(reading, directives=self._held(self.case, reading, now))
@@ -145,22 +146,25 @@ class ApplicationController:
 
     def _looks_otherwise(self) -> bool:
         """Ask the provider; whether its answer is another one. From one in trouble, no driver is
-        gone, and no other nodes are."""
+        gone, no other nodes are, and the notices that were known hold on."""
         if self.provider is None:
             return False
-        before = self.gone
+        before = (self.gone, self.notices)
         try:
-            nodes = self.provider.gone_nodes(self.place)
+            nodes, notices = (
+                self.provider.gone_nodes(self.place),
+                self.provider.notices(self.place),
+            )
             driver = self.records.is_silent and self.provider.driver_gone(
                 self.place, self.records.heartbeat, self.records.generation
             )
-            self.gone = (nodes, driver)
+            self.gone, self.notices = (nodes, driver), notices
             self._note_provider("look", "")
         except Exception as trouble:
             # what was certain of one driver may be said of the next one by nobody
             self.gone = (self.gone[0], False)
             self._note_provider("look", _told(trouble))
-        return self.gone != before
+        return (self.gone, self.notices) != before
 
     def _domains(self) -> Mapping[str, str]:
         """Nodes with their failure domains; what is known of them stays where the provider is in

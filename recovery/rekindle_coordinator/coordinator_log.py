@@ -6,11 +6,7 @@ Lines of an application are those that a driver which plans by itself writes to 
 both can be merged by `at` (seconds since 1970). Written only once the store has the decision.
 """
 
-import json
-import threading
-import time
-from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any
 
 from rekindle import coordination
 from rekindle.coordination import Case, Decision, Instruction, Plan
@@ -18,25 +14,13 @@ from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model import plan_problem
 from rekindle.protocol import Directive
 from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.json_lines import JsonLineLog
 
-VERSION = 1
 
+class Log(JsonLineLog):
+    """The lines of `JsonLineLog`, and those of decisions."""
 
-@dataclass(slots=True)
-class Log:
-    """Lines are written whole and at once."""
-
-    file: TextIO
-    # a finalizer may write a line while its thread writes one
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def write(self, kind: str, **fields: Any) -> None:
-        """Append one line."""
-        record = {"version": VERSION, "at": time.time(), "kind": kind, **fields}
-        line = json.dumps(record, ensure_ascii=False)
-        with self.lock:
-            self.file.write(f"{line}\n")
-            self.file.flush()
+    __slots__ = ()
 
     def decided(self, place: Place, decision: Decision) -> None:
         """Append what a decision says and orders."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from rekindle.coordination import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.protocol import Heartbeat
@@ -33,6 +34,9 @@ class NodeProvider(Protocol):
 
     def domains(self, place: Place) -> Mapping[str, str]:
         """Nodes of an application with their failure domains, as far as they are known."""
+
+    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+        """Nodes of an application that are announced to go, with by whom and until when."""
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the newest driver has certainly ended. `heartbeat` is the newest known, perhaps

@@ -1,6 +1,6 @@
 """Servers that any address of a machine or pod may be asked at: their sockets and their threads.
 
-`coordinator_health`, the web console and the operator's webhook listen on them.
+`health_server`, the web console and the operator's webhook listen on them.
 """
 
 import asyncio

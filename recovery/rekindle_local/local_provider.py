@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rekindle.coordination import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.protocol import Heartbeat
 from rekindle.protocol.store_paths import Place
@@ -68,6 +69,11 @@ class LocalProvider:
         """As the folder says; every application of the cluster has the same nodes."""
         del place
         return self._present().domains
+
+    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+        """None: workers of a local cluster go unannounced."""
+        del place
+        return {}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether no process that could be the newest driver is left, and one was known."""

@@ -160,6 +160,15 @@ def identity(files: Files) -> str:
         return _name_of(data)
 
 
+def copied_from(files: Files) -> str:
+    """The identity of the store of which this one is a copy; empty where it is none."""
+    try:
+        data = files.read(COPY)
+    except FileNotFoundError:
+        return ""
+    return str(record_format.decode("copy", data, f"{files.place}/{COPY}")["of"])
+
+
 def _name_of(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
 

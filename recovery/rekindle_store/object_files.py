@@ -7,7 +7,7 @@ OSError, which is waited out. The library lets threads run beside it, and takes 
 The number of an OSError says whether there was an answer: EIO none, EREMOTEIO an error of the
 server's own, EINVAL a request that it does not take, EOPNOTSUPP one that it does not know,
 EACCES and ENXIO no rights and no bucket, EBUSY another writer each time it was asked, EPROTO a
-certificate that is not trusted.
+certificate that is not trusted, ESTALE an object of another version than was asked for.
 
 Why: docs/decisions/0037-s3-by-obstore-hdfs-by-hdfs-native.md.
 """
@@ -25,6 +25,7 @@ from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
     PermissionDeniedError,
+    PreconditionError,
     UnauthenticatedError,
 )
 from obstore.store import S3Store
@@ -34,7 +35,7 @@ from rekindle_store import s3_settings
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from obstore import GetOptions, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
 
@@ -142,6 +143,18 @@ class ObjectFiles:
                 for meta in page:
                     yield meta["path"].removeprefix(f"{folder}/")
 
+    def objects(self) -> Iterator["ObjectMeta"]:
+        """All objects below the place: path below it, size, last_modified and e_tag of each."""
+        with self._answers():
+            for page in self.store.list():
+                yield from page
+
+    def read_range(self, name: str, begin: int, end: int, version: str) -> bytes:
+        """The bytes [begin, end) of an object, which has this e_tag: else OSError, ESTALE."""
+        options: GetOptions = {"range": (begin, end), "if_match": version}
+        with self._answers():
+            return bytes(self.store.get(name, options=options).bytes())
+
     def remove(self, names: Iterable[str]) -> None:
         """See `files.Files`."""
         wanted = list(names)
@@ -233,6 +246,8 @@ class ObjectFiles:
         code, text = _told(error)
         if code in CONFLICTS:
             return BlockingIOError(errno.EBUSY, text, self.place)
+        if isinstance(error, PreconditionError):
+            return OSError(errno.ESTALE, text, self.place)
         if isinstance(error, AlreadyExistsError):
             return FileExistsError(errno.EEXIST, "is there already", self.place)
         # of a listing that is refused the library says no more than the status

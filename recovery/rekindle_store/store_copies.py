@@ -1,7 +1,7 @@
 """Copies a checkpoint store to another place, on which a driver can go on: a folder, S3 or HDFS.
 
     programs ─► states, input ─► outputs, indices, segments, commits ─► offsets ─► branches
-      ─► generations ─► the newest checkpoint's record ─► check ─► it may be used
+      ─► listings ─► generations ─► the newest checkpoint's record ─► check ─► it may be used
 
 A driver may write to the source meanwhile: each part is copied before what names it, and what came
 later than the names that were read is left for the next copy. Where the driver removes a checkpoint
@@ -50,6 +50,7 @@ PASSING = re.compile(
     r"checkpoints/[0-9]+(\.json|/[^/]+)|offsets/[0-9]+\.json|commits/[0-9]+\.json"
     r"|generations/program-[^/]+"
 )
+LISTING = re.compile(r"[^/]+/[0-9]+\.json")
 EMPTY = "name a place where nothing is, or a copy of this store on which no driver has started"
 DAMAGED = "see `rekindle store check`, and restore it from another copy of the store"
 
@@ -220,11 +221,26 @@ class _Copying:
         begin = 1 if record is None else checkpoint_records.first_input(record)
         offsets = [number for number in self._numbers("offsets") if number >= begin]
         self._needed_by(record, {f"offsets/{number}.json" for number in offsets})
+        self._listings()
         for folder in ("branches", "generations"):
             self._all([f"{folder}/{number}.json" for number in self._numbers(folder)], _by_content)
         if record is not None:
             self._put(f"checkpoints/{record['epoch']}.json", data)
         self._remove_needless()
+
+    def _listings(self) -> None:
+        """Copy the lists of files that sources read, behind the input that needs them. Where the
+        driver puts records of one together meanwhile, what is there then is copied."""
+        for _ in range(ROUNDS_MAX):
+            with _reading(self.source):
+                found = self.source.names("listings")
+            names = [f"listings/{name}" for name in sorted(found) if LISTING.fullmatch(name)]
+            if names:
+                with _writing(self.target):
+                    self.target.make_folder("listings")
+            if not self._all(names, _by_content):
+                return
+        raise _ReplacedError
 
     def _newest_checkpoint(self) -> tuple[Record | None, bytes]:
         """The newest checkpoint that counts, and its record's bytes; None without one."""

@@ -35,7 +35,7 @@ PLACES_CACHED_MAX = 16
 GENERATIONS = "generations"
 OWN = re.compile(
     r"[.@].*|lost\+found|finish|drain|savepoint|hold-rate|events[^/]*\.jsonl[.0-9]*"
-    r"|offsets|commits|branches|checkpoints|outputs|segments"
+    r"|offsets|commits|branches|listings|checkpoints|outputs|segments"
 )
 CONDITIONAL = "use a server that knows conditional writes (docs/stores.md)"
 # What folders without hard links answer, by system and driver.

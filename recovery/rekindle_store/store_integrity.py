@@ -1,6 +1,7 @@
 """Checks that all files of a checkpoint store are there and unchanged.
 
     generations ─► commit log ─► output files ─► branches ─► checkpoints, states, input ─► offsets
+      ─► listings
 
 It changes nothing, and needs neither the pipeline nor its runtime. The commit log is walked here by
 number: who reads it as a stream (`commit_log`) stops at the first gap, and here each is reported. A
@@ -44,6 +45,7 @@ DAMAGES_MAX = 1_000
 LOOKS_MAX = 20
 GONE = "is not there"
 PROGRAM = re.compile(r"program-([0-9]+)\.pickle")
+LISTING = re.compile(r"([^/]+)/([0-9]+)\.json")
 COPY = "restore it from a copy of the store"
 
 Say = Callable[[str], None]
@@ -120,6 +122,7 @@ def check(
         walk.commits()
         walk.branches()
         walk.checkpoints()
+        walk.listings()
         return findings
 
 
@@ -151,6 +154,8 @@ COMMIT_GONE = "starts are refused, and readers end there: no output behind it is
 GENERATION_GONE = "an older driver may not notice that it was replaced, and the pipeline's outputs"
 GENERATION_GONE += " may not be known to readers"
 INDEX_GONE = "readers of output end with an error at the commits that it is for"
+LISTING_GONE = "nodes do not know which files have rows that are still to be read, and the source's"
+LISTING_GONE += " queries stop"
 OFFSETS_GONE = "the input of the epoch is not known any more, and starts are refused"
 OUTPUT_GONE = "readers of the query end with an error there"
 ROWS_GONE = "the branch that is left out cannot catch up from there on, once it is mended"
@@ -223,6 +228,25 @@ class _Walk:
             with suppress(RunError):
                 if data is not None:
                     self.left_out.append(record_format.decode("branch", data, ""))
+
+    def listings(self) -> None:
+        """The lists of files that sources read: without gaps behind the newest whole record."""
+        numbers: dict[str, set[int]] = {}
+        begins: dict[str, int] = {}
+        found = [LISTING.fullmatch(name) for name in self.files.names("listings")]
+        known = sorted((one[1], int(one[2])) for one in found if one is not None)
+        names = [f"listings/{step}/{number}.json" for step, number in known]
+        for (step, number), data in zip(known, read_ahead(names, self._read), strict=True):
+            name = f"listings/{step}/{number}.json"
+            record = data and self._decoded("listing", name, data, LISTING_GONE)
+            numbers.setdefault(step, set()).add(number)
+            if data is not None:  # else a driver has removed it meanwhile
+                self.findings.count("listings", len(data))
+            if record and record.get("whole"):
+                begins[step] = number
+        for step, there in numbers.items():
+            for gap in _stretches(set(range(begins.get(step, 1), max(there))) - there):
+                self.findings.add(_gap(f"listings/{step}", gap, LISTING_GONE))
 
     def numbered(self, folder: str, kind: str, first: int = 1, last: int = 0) -> list[int]:
         """Read the records of a folder from number `first` on, which have no gaps up to the newest

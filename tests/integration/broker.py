@@ -1,14 +1,11 @@
 """A broker of Kafka on this machine, controller and broker in one process: killed, started again.
 
-Maven fetches its jars once, into the cache that all clones share (`testbed.test_programs`). What
-was acknowledged is on disk, so a killed broker has it when it is started again.
+Jars and configuration are those of the demo (`rekindle_local.kafka_broker`). What was acknowledged
+is on disk, so a killed broker has it when it is started again.
 """
 
-import os
-import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,111 +16,20 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from killable_server import HOST, KillableServer
 
-from rekindle_local import cached_files, port_reservation, process_sets
-from testbed import test_programs
+from rekindle.model.errors import InputError
+from rekindle_local import kafka_broker, port_reservation, process_sets
 
 LOUD = "NO BROKER OF KAFKA WAS TESTED"
-VERSION = "4.4.0"
-LOGGER_VERSION = "2.25.5"
 START_SECONDS_MAX = 60.0
-FETCH_SECONDS_MAX = 600.0
 ASK_SECONDS_MAX = 10.0
-LIST = "jars"
-CLUSTER = "rekindleTestClusterId0"
-POM = f"""
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>broker</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_2.13</artifactId>
-      <version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId>
-      <artifactId>log4j-slf4j-impl</artifactId>
-      <version>{LOGGER_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
-LOGGING = """
-rootLogger.level = WARN
-rootLogger.appenderRef.c.ref = C
-appender.c.type = Console
-appender.c.name = C
-appender.c.layout.type = PatternLayout
-appender.c.layout.pattern = [%d] %p %m (%c)%n
-"""
-# With a longer session a broker that was killed waits nine seconds for its own registration.
-PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
-log.dirs={folder}/data
-auto.create.topics.enable=false
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=1500
-broker.heartbeat.interval.ms=300
-log.index.size.max.bytes=1048576
-log.cleaner.dedupe.buffer.size=4194304
-"""
 
 
 def jars() -> Path:
     """The folder of the broker's jars; skips, or fails in CI, where they cannot be had."""
-    folder = (
-        test_programs.cache_folder(os.environ) / test_programs.PROGRAMS_FOLDER / f"kafka-{VERSION}"
-    )
-    with cached_files.locked(folder, test_programs.say):
-        if not _are_intact(folder):
-            _fetch(folder)
-    if not _are_intact(folder):
-        loud_skips.skip(f"Maven could not fetch the broker of Kafka {VERSION}", LOUD)
-    cached_files.mark_used(folder)
-    return folder
-
-
-def _are_intact(folder: Path) -> bool:
-    if not cached_files.is_intact(folder / LIST):
-        return False
-    return all(cached_files.is_intact(folder / name) for name in _names(folder))
-
-
-def _names(folder: Path) -> list[str]:
-    return (folder / LIST).read_text().split()
-
-
-def _fetch(folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        return
-    with cached_files.workshop(folder) as workshop:
-        (workshop / "pom.xml").write_text(POM)
-        options = (f"-DoutputDirectory={workshop}/found", "-DincludeScope=runtime")
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", *options]
-        done = subprocess.run(command, cwd=workshop, timeout=FETCH_SECONDS_MAX, check=False)
-        made = sorted((workshop / "found").glob("*.jar"))
-        if done.returncode or not made:
-            return
-        for jar in made:
-            cached_files.put(jar, folder / jar.name)
-        (workshop / LIST).write_text("\n".join(jar.name for jar in made))
-        cached_files.put(workshop / LIST, folder / LIST)
+    try:
+        return kafka_broker.find_jars()
+    except InputError as error:
+        loud_skips.skip(str(error), LOUD)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,11 +43,8 @@ class Broker(KillableServer):
         KillableServer.__post_init__(self)
         self.controller = port_reservation.hold_port(HOST)
         self.folder.mkdir(parents=True, exist_ok=True)
-        ports = {"port": self.port, "controller": int(self.controller.getsockname()[1])}
-        properties = PROPERTIES.format(host=HOST, folder=self.folder, **ports)
-        (self.folder / "server.properties").write_text(properties)
-        (self.folder / "log4j2.properties").write_text(LOGGING)
-        self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", "server.properties")
+        controller = int(self.controller.getsockname()[1])
+        kafka_broker.format_storage(self.folder, self.jars, self.port, controller)
 
     @property
     def servers(self) -> str:
@@ -151,15 +54,12 @@ class Broker(KillableServer):
     @property
     def admin(self) -> AdminClient:
         """A client of its own: one that has seen a broker die asks again later than a fresh one."""
-        return AdminClient({"bootstrap.servers": self.servers, "log_level": 2})
+        return kafka_broker.admin(self.servers)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        logging = "-Dlog4j2.configurationFile=log4j2.properties"
-        class_path = ("-cp", f"{self.jars}/*")
-        command = ["java", *options, logging, *class_path, "kafka.Kafka", "server.properties"]
-        self.launch(command, self._answers, START_SECONDS_MAX)
+        command = kafka_broker.start_command(self.jars)
+        self.launch(command, lambda: kafka_broker.answers(self.servers), START_SECONDS_MAX)
 
     def stop(self) -> None:
         """Have it stand still, with its connections open."""
@@ -243,16 +143,3 @@ class Broker(KillableServer):
         else:
             producer.flush(ASK_SECONDS_MAX)
             producer.abort_transaction(ASK_SECONDS_MAX)
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, self.port)):
-                return False
-        try:
-            return bool(self.admin.list_topics(timeout=1.0).brokers)
-        except KafkaException:
-            return False
-
-    def _run(self, main: str, *arguments: str) -> None:
-        command = ["java", "-cp", f"{self.jars}/*", main, *arguments]
-        subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)

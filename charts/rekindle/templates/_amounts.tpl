@@ -23,7 +23,7 @@ _checks.tpl says so of its text.
 
 {{- define "rekindle.amountFaults" -}}
 {{- $wrong := list -}}
-{{- range $part, $resources := dict "operator" .Values.operator.resources "zookeeper" .Values.zookeeper.resources -}}
+{{- range $part, $resources := dict "operator" .Values.operator.resources "webhook" .Values.webhook.resources "zookeeper" .Values.zookeeper.resources -}}
 {{- range $resource, $request := $resources.requests -}}
 {{- $limit := get ($resources.limits | default dict) $resource | toString -}}
 {{- if and $limit (gt (include "rekindle.amount" $request | float64) (include "rekindle.amount" $limit | float64)) -}}

@@ -147,10 +147,17 @@ true
 {{- if not (or .Values.zookeeper.image.tag .Values.zookeeper.image.digest) -}}
 {{- $wrong = append $wrong "zookeeper.image has no tag: give zookeeper.image.tag or zookeeper.image.digest" -}}
 {{- end -}}
-{{- range $ordinal, $argument := .Values.operator.extraArguments -}}
+{{- $added := dict
+      "operator" (list "--kubeconfig" "--lease-seconds" "--log" "--request-look-seconds" "--store-session-seconds" "--watch-silence-seconds")
+      "webhook" (list "--kubeconfig" "--log" "--sidecar-image" "--watch-silence-seconds") -}}
+{{- range $part, $known := $added -}}
+{{- range $ordinal, $argument := (index $.Values $part).extraArguments -}}
 {{- $option := splitList "=" $argument | first -}}
-{{- if and (hasPrefix "--" $option) (not (has $option (list "--kubeconfig" "--lease-seconds" "--log" "--request-look-seconds" "--sidecar-image" "--store-session-seconds" "--watch-silence-seconds"))) -}}
-{{- $wrong = append $wrong (printf "operator.extraArguments[%d] is %q: only --kubeconfig, --lease-seconds, --log, --request-look-seconds, --sidecar-image, --store-session-seconds and --watch-silence-seconds can be added; all else has a value of its own, or is no option" $ordinal $argument) -}}
+{{- if and (eq $part "operator") (eq $option "--sidecar-image") -}}
+{{- $wrong = append $wrong (printf "operator.extraArguments[%d] is %q, which the webhook is told: give it in webhook.extraArguments" $ordinal $argument) -}}
+{{- else if and (hasPrefix "--" $option) (not (has $option $known)) -}}
+{{- $wrong = append $wrong (printf "%s.extraArguments[%d] is %q: only %s and %s can be added; all else has a value of its own, or is no option" $part $ordinal $argument (initial $known | join ", ") (last $known)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.console.allowedFrom (not .Values.console.enabled) -}}
@@ -189,10 +196,12 @@ true
       (list "monitoring.serviceMonitor.interval" .Values.monitoring.serviceMonitor.interval $duration "15s")
       (list "monitoring.prometheusRule.runbookUrl" .Values.monitoring.prometheusRule.runbookUrl "^(https?://.+)?$" "https://runbooks.example.com/rekindle#") -}}
 {{- range $ordinal, $address := .Values.store.addresses -}}
-{{- $texts = append $texts (list (printf "store.addresses[%d]" $ordinal) $address "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):[0-9]{1,5}$" "zookeeper-0.zookeeper.data.svc:2181") -}}
+{{- $texts = append $texts (list (printf "store.addresses[%d]" $ordinal) $address "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):[0-9]{1,5}$" "zookeeper-0.zookeeper.data.svc:2281") -}}
 {{- end -}}
-{{- range $ordinal, $argument := .Values.operator.extraArguments -}}
-{{- $texts = append $texts (list (printf "operator.extraArguments[%d]" $ordinal) $argument "^--[a-z]" "--NAME=VALUE") -}}
+{{- range $part := list "operator" "webhook" -}}
+{{- range $ordinal, $argument := (index $.Values $part).extraArguments -}}
+{{- $texts = append $texts (list (printf "%s.extraArguments[%d]" $part $ordinal) $argument "^--[a-z]" "--NAME=VALUE") -}}
+{{- end -}}
 {{- end -}}
 {{- range $ordinal, $key := .Values.failureDomainKeys -}}
 {{- $texts = append $texts (list (printf "failureDomainKeys[%d]" $ordinal) $key $label "topology.kubernetes.io/zone") -}}
@@ -200,7 +209,7 @@ true
 {{- range $ordinal, $namespace := .Values.webhook.excludedNamespaces -}}
 {{- $texts = append $texts (list (printf "webhook.excludedNamespaces[%d]" $ordinal) $namespace "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" "istio-system") -}}
 {{- end -}}
-{{- range $part, $resources := dict "operator" .Values.operator.resources "zookeeper" .Values.zookeeper.resources -}}
+{{- range $part, $resources := dict "operator" .Values.operator.resources "webhook" .Values.webhook.resources "zookeeper" .Values.zookeeper.resources -}}
 {{- range $kind, $amounts := omit $resources "claims" -}}
 {{- range $resource, $amount := $amounts -}}
 {{- $texts = append $texts (list (printf "%s.resources.%s.%s" $part $kind $resource) $amount $quantity "500m or 256Mi") -}}

@@ -72,7 +72,7 @@ class ClassLimits(Value, frozen=True):
 
     nodes_per_incident_max: NodeCount = 100
     nodes_at_once_max: NodeCount = 50
-    concurrent_recoveries_max: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
+    concurrent_recoveries_max: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
     node_cpu_cap_percent_max: Percent = 100
     solver_budget_seconds_max: Annotated[int, msgspec.Meta(ge=1, le=60)] = 5
     recoveries_kept_max: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 20
@@ -132,12 +132,34 @@ class SidecarSpec(Value, frozen=True):
     store: StoreSpec | None = None
 
 
+NoticeDeadline = Annotated[int, msgspec.Meta(ge=0, le=86_400)]
+
+
+class NoticeSeconds(Value, frozen=True):
+    """How long a node is still there once its notice is first seen, by what says so, where that
+    does not say it itself."""
+
+    shutdown: NoticeDeadline = 30
+    aws: NoticeDeadline = 120
+    gke: NoticeDeadline = 30
+    aks: NoticeDeadline = 30
+    karpenter: NoticeDeadline = 120
+    cluster_autoscaler: NoticeDeadline = 600
+    drain: NoticeDeadline = 30
+
+    @property
+    def by_source(self) -> dict[str, float]:
+        """Source -> seconds, as detection calls the sources."""
+        return {name: float(value) for name, value in msgspec.to_builtins(self).items()}
+
+
 class Detection(Value, frozen=True):
     """Suspected after so many intervals of so many seconds without a change of the lease."""
 
     lease_intervals: Annotated[int, msgspec.Meta(ge=2, le=30)] = 2
     lease_seconds: Annotated[int, msgspec.Meta(ge=1, le=300)] = 10
     driver_silence_seconds: Annotated[int, msgspec.Meta(ge=1, le=600)] = 15
+    notice_seconds: NoticeSeconds = NoticeSeconds()
 
 
 class ClassSpec(Value, frozen=True):

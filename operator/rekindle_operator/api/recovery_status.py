@@ -66,6 +66,15 @@ class LostNode(Value, frozen=True):
     back_at: Moment | None = None
 
 
+class AnnouncedNode(Value, frozen=True):
+    """A node that was announced to go `until` then, `by` what; `withdrawn`: it stays."""
+
+    name: Name
+    by: Sentence
+    until: Moment
+    withdrawn: bool = False
+
+
 class DriverRecovery(Value, frozen=True):
     """What became of a driver whose node was lost too."""
 
@@ -135,6 +144,12 @@ class RecoveryStatus(Value, frozen=True):
     domains_impaired: Annotated[str, msgspec.Meta(max_length=SENTENCE_LENGTH_MAX)] = ""
     lost_nodes_total: Count = 0
     lost_nodes: Annotated[tuple[LostNode, ...], msgspec.Meta(max_length=LOST_NODES_MAX)] = ()
+    announced_nodes: Annotated[
+        tuple[AnnouncedNode, ...], msgspec.Meta(max_length=LOST_NODES_MAX)
+    ] = ()
+    moved_partitions: Count = 0
+    saved_query_partitions: Count = 0
+    saved_priority: Amount = 0.0
     driver: DriverRecovery | None = None
     nodes_requested: Count = 0
     requests: Annotated[tuple[NodeRequest, ...], msgspec.Meta(max_length=REQUESTS_MAX)] = ()
@@ -181,6 +196,7 @@ def _bounded(status: RecoveryStatus) -> RecoveryStatus:
         message=_cut(status.message, MESSAGE_LENGTH_MAX),
         domains_impaired=clipped(status.domains_impaired, SENTENCE_LENGTH_MAX),
         lost_nodes=status.lost_nodes[:LOST_NODES_MAX],
+        announced_nodes=status.announced_nodes[:LOST_NODES_MAX],
         requests=tuple(map(_bounded_request, status.requests[-REQUESTS_MAX:])),
         plans=tuple(map(_bounded_plan, status.plans[-PLANS_MAX:])),
         queries=tuple(_bounded_queries(status.queries)),

@@ -31,6 +31,9 @@ PAGE = 500
 NOT_FOUND, TIMEOUT, CONFLICT, TOO_MANY = 404, 408, 409, 429
 HTTP_ERROR, SERVER_ERROR = 400, 500
 JSON = "application/json"
+# Of each object its metadata alone: of a thousand whole ones a list takes a hundred megabytes.
+METADATA_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
 # What the client raises for a file that is no kubeconfig: it reads it as if it were one.
 UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
@@ -105,10 +108,13 @@ def connect(kubeconfig: str | None, *, connections: int) -> client.ApiClient:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Through one client, which keeps as many connections as it was given."""
+    """Through one client, which keeps as many connections as it was given. Lists come by pages of
+    `page_items`, with `metadata_only` without all else of their objects."""
 
     client: client.ApiClient
     may_write: Callable[[], bool] = lambda: True
+    page_items: int = PAGE
+    metadata_only: bool = False
 
     def get(self, path: str) -> Body | None:
         """The object, None where there is none."""
@@ -127,7 +133,7 @@ class Api:
         """Pages of a list, each with the list's resourceVersion."""
         more: str | None = ""
         while more is not None:
-            page = self._decoded("GET", _page_of(path, more, query))
+            page = self._decoded("GET", self._page_of(path, more, query))
             yield page, page["metadata"].get("resourceVersion", "")
             more = page["metadata"].get("continue") or None
 
@@ -136,17 +142,20 @@ class Api:
         many objects, the others would take most of the time."""
         more: str | None = ""
         while more is not None:
-            asked = _page_of(path, more, {})
+            asked = self._page_of(path, more, {})
             with _failures(path):
                 response = self._send("GET", asked, None, JSON, ANSWER_SECONDS)
                 page = msgspec.json.decode(response.data, type=_Page[form])  # type: ignore[valid-type]
             yield from page.items
             more = page.metadata.more or None
 
-    def watch(self, path: str, version: str, *, limit_seconds: float) -> Iterator[bytes]:
+    def watch(
+        self, path: str, version: str, *, limit_seconds: float, **query: str
+    ) -> Iterator[bytes]:
         """Lines of a watch from a version on, until the server ends it. Raises Unreachable when
         nothing, not even a bookmark, comes for `limit_seconds`."""
         asked = {
+            **query,
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
@@ -182,6 +191,12 @@ class Api:
             raise
         return True
 
+    def _page_of(self, path: str, more: str, query: Mapping[str, str]) -> str:
+        """The path of the next page of a list."""
+        limit = str(self.page_items)
+        asked = {**query, "limit": limit, **({"continue": more} if more else {})}
+        return f"{path}?{urlencode(asked)}"
+
     def _decoded(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = JSON
     ) -> Body:
@@ -211,10 +226,11 @@ class Api:
     ) -> urllib3.BaseHTTPResponse:
         if method != "GET" and not self.may_write():
             raise NotLeading(where=path, what="is not written", remedy="another one leads")
+        accepted = f"{METADATA_LISTS},{METADATA}" if self.metadata_only else JSON
         request = self.client.param_serialize(
             method,
             path,
-            header_params={"Accept": JSON, "Content-Type": kind},
+            header_params={"Accept": accepted, "Content-Type": kind},
             body=body,
             auth_settings=["BearerToken"],
         )
@@ -238,12 +254,6 @@ def _pause_asked_for(response: urllib3.BaseHTTPResponse) -> float | None:
     if response.status != TOO_MANY or not said.isdecimal():
         return None
     return max(PAUSE_SECONDS_MIN, float(said))
-
-
-def _page_of(path: str, more: str, query: Mapping[str, str]) -> str:
-    """The path of the next page of a list."""
-    asked = {**query, "limit": str(PAGE), **({"continue": more} if more else {})}
-    return f"{path}?{urlencode(asked)}"
 
 
 def _failure(path: str, response: urllib3.BaseHTTPResponse) -> RunError:

@@ -33,6 +33,7 @@ class ClusterCache:
     """One for the whole cluster; used by one thread."""
 
     _nodes: dict[str, ClusterNode] = field(default_factory=dict)
+    _leaving: set[str] = field(default_factory=set)
     _held: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _guests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _pods: dict[str, PodSeen | Occupant] = field(default_factory=dict)
@@ -50,6 +51,11 @@ class ClusterCache:
     def nodes(self) -> Mapping[str, ClusterNode]:
         """All nodes by name; not to be changed."""
         return self._nodes
+
+    @property
+    def leaving_nodes(self) -> frozenset[str]:
+        """Nodes that say that they will go, or that are cordoned."""
+        return frozenset(self._leaving)
 
     @property
     def idle_nodes(self) -> frozenset[str]:
@@ -78,10 +84,15 @@ class ClusterCache:
     def see_node(self, seen: ClusterNode) -> None:
         """A node as it is now."""
         self._nodes[seen.name] = seen
+        if seen.judged.notice is not None or seen.judged.unschedulable:
+            self._leaving.add(seen.name)
+        else:
+            self._leaving.discard(seen.name)
 
     def forget_node(self, name: str) -> None:
         """A Node object that is gone; the pods on it are still told one by one."""
         self._nodes.pop(name, None)
+        self._leaving.discard(name)
 
     def see_resource(self, seen: SparkApplicationSeen) -> None:
         """A SparkApplication as it is now."""

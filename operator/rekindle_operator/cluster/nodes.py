@@ -11,6 +11,7 @@ import msgspec
 
 from rekindle_operator.api import quantities
 from rekindle_operator.cluster.pods import interned
+from rekindle_operator.detection import loss_notices
 from rekindle_operator.detection.detection_input import WatchedNode
 from rekindle_operator.remediation import remediation_rules
 
@@ -47,6 +48,7 @@ def node_seen(body: Mapping[str, Any]) -> ClusterNode:
         labels={interned(key): interned(value) for key, value in labels},
         taints=tuple(interned(taint["key"]) for taint in spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
+        notice=loss_notices.of_node(spec.get("taints") or (), status.get("conditions") or ()),
     )
     return ClusterNode(
         name=interned(metadata["name"]),

@@ -1,59 +1,82 @@
-"""Pods and nodes: listed page by page, then watched, from one thread each.
+"""Objects of a kind: listed page by page, then watched, from one thread each.
 
     list ──► watch from that version on ──► the version is too old: list again
                  │  ended, or silent for long: watch on from the newest version
 
 Only what is kept of an object leaves this module, as news. An object that cannot be read is told
-as unreadable and does not stop the others. kopf watches what there is little of; of pods and nodes
-there is too much for it, as it lists without pages and keeps a record of every object.
+as unreadable and does not stop the others. The operator watches pods and nodes so, of which there
+is too much for kopf, as it lists without pages and keeps a record of every object; the webhook,
+which has to be small, watches all that it goes by.
 
 Why: docs/decisions/0025-kopf-watches-the-small-kinds.md.
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic
 
 import msgspec
 
 from rekindle.model.errors import InputError, RekindleError
-from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster.api_client import Api, Body, path_of
-from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import EventInbox, News
+from rekindle_coordinator.json_lines import JsonLineLog
+from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, Body, path_of
+from rekindle_operator.cluster.event_inbox import EventInbox, Known, News
 from rekindle_operator.cluster.json_access import ObjectKind
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
 GONE = 410
 
 
-@dataclass(frozen=True, slots=True)
-class WatchHandler:
+@dataclass(frozen=True)
+class WatchHandler(Generic[Known]):
     """How objects of a kind become news: one that is there, one that is gone, and, after a list of
     all, those that are not in it (by UID)."""
 
-    seen: Callable[[Body], News]
-    gone: Callable[[Body], News]
-    only: Callable[[Collection[str]], News]
+    seen: Callable[[Body], News[Known]]
+    gone: Callable[[Body], News[Known]]
+    only: Callable[[Collection[str]], News[Known]]
 
-    def unreadable(self, body: Body, name: str, why: InputError) -> News:
+    def unreadable(self, body: Body, name: str, why: InputError) -> News[Known]:
         """It is there and means nothing."""
         gone, kind = self.gone(body), body.get("kind", "")
 
-        def news(known: ClusterView) -> None:
+        def news(known: Known) -> None:
             gone(known)
             known.see_unreadable(kind, name, why)
 
         return news
 
 
-def list_all(api: Api, kind: ObjectKind, telling: WatchHandler, inbox: EventInbox, log: Log) -> str:
+@dataclass(frozen=True, slots=True)
+class WatchScope:
+    """Which objects of a kind: those of a `namespace`, of one `name`; all of the cluster."""
+
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """As the API is asked for it: a right on one name allows it."""
+        return {"fieldSelector": f"metadata.name={self.name}"} if self.name else {}
+
+
+EVERYWHERE = WatchScope()
+
+
+def list_all(
+    api: Api,
+    kind: ObjectKind,
+    telling: WatchHandler[Known],
+    inbox: EventInbox[Known],
+    log: JsonLineLog,
+    scope: WatchScope = EVERYWHERE,
+) -> str:
     """Tell of all objects of a kind, and that there are no others; the list's version."""
     uids: set[str] = set()
     version = ""
-    for page, newest in api.pages(path_of(kind)):
+    for page, newest in api.pages(path_of(kind, scope.namespace), **scope.query):
         version = newest
         for body in page["items"]:
             # lists leave these out of their items
@@ -65,8 +88,12 @@ def list_all(api: Api, kind: ObjectKind, telling: WatchHandler, inbox: EventInbo
 
 
 def news_of(
-    how: Callable[[Body], News], telling: WatchHandler, body: Body, kind: str, log: Log
-) -> News:
+    how: Callable[[Body], News[Known]],
+    telling: WatchHandler[Known],
+    body: Body,
+    kind: str,
+    log: JsonLineLog,
+) -> News[Known]:
     """News of an object; of one that cannot be read, that nothing is known of it."""
     metadata = body["metadata"]
     name = f"{metadata.get('namespace', '')}/{metadata['name']}".lstrip("/")
@@ -89,17 +116,19 @@ class TooOldError(Exception):
 
 
 @dataclass(slots=True)
-class ObjectWatcher:
+class ObjectWatcher(Generic[Known]):
     """Of one kind. `heard_at` (time.monotonic()) is when the API server was last heard of. A watch
     that is silent for `silence_seconds` is begun anew: the API server sends a bookmark about every
-    minute."""
+    minute. Of an `optional` kind there may be none in the cluster, and then nothing is there."""
 
     api: Api
     kind: ObjectKind
-    telling: WatchHandler
-    inbox: EventInbox
-    log: Log
+    telling: WatchHandler[Known]
+    inbox: EventInbox[Known]
+    log: JsonLineLog
     silence_seconds: float
+    scope: WatchScope = EVERYWHERE
+    optional: bool = False
     heard_at: float = 0.0
     listed: threading.Event = field(default_factory=threading.Event)
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -125,26 +154,36 @@ class ObjectWatcher:
             except TooOldError:
                 self._version = ""
             except Exception as trouble:
-                self._note(_told(trouble))
+                self._meet(trouble)
                 self._version = self._version if isinstance(trouble, RekindleError) else ""
                 if time.monotonic() - began > PAUSE_SECONDS_MAX:
                     pause = PAUSE_SECONDS_MIN  # it went well for a while
                 self._ending.wait(pause)
                 pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
+    def _meet(self, trouble: Exception) -> None:
+        if self.optional and isinstance(trouble, ApiRefused) and trouble.status == NOT_FOUND:
+            self.inbox.put(self.telling.only(()))
+            self.heard_at = time.monotonic()
+            self.listed.set()
+        else:
+            self._note(_told(trouble))
+
     def _follow(self) -> None:
         if not self._version:
             self._list()
         self._note("")
-        path = path_of(self.kind)
-        for line in self.api.watch(path, self._version, limit_seconds=self.silence_seconds):
+        path, limit = path_of(self.kind, self.scope.namespace), self.silence_seconds
+        for line in self.api.watch(path, self._version, limit_seconds=limit, **self.scope.query):
             if self._ending.is_set():
                 return
             self.heard_at = time.monotonic()
             self._take(msgspec.json.decode(line))
 
     def _list(self) -> None:
-        self._version = list_all(self.api, self.kind, self.telling, self.inbox, self.log)
+        self._version = list_all(
+            self.api, self.kind, self.telling, self.inbox, self.log, self.scope
+        )
         self.heard_at = time.monotonic()
         self.listed.set()
 
@@ -161,7 +200,7 @@ class ObjectWatcher:
             self._tell(self.telling.seen, body)
         self._version = body["metadata"]["resourceVersion"]
 
-    def _tell(self, how: Callable[[Body], News], body: Body) -> None:
+    def _tell(self, how: Callable[[Body], News[Known]], body: Body) -> None:
         self.inbox.put(news_of(how, self.telling, body, self.kind.name, self.log))
 
     def _note(self, trouble: str) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from rekindle.coordination import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import ApplicationReading
 from rekindle.protocol import Heartbeat, NodeSeen, Orders, ProgressReport
@@ -41,7 +42,7 @@ class CoordinationAdapter:
     """`decided_on` is called with each decision, `stirred` with the applications of which something
     is otherwise; both only leave errands."""
 
-    inbox: EventInbox
+    inbox: EventInbox[ClusterView]
     known: ClusterView
     judge: DetectionRunner
     renewals: LeasePoller
@@ -84,6 +85,10 @@ class CoordinationAdapter:
     def domains(self, place: Place) -> Mapping[str, str]:
         """By the labels of the nodes that an application's executors are on."""
         return self.judge.domains(place)
+
+    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+        """Nodes that say that they will go, or that somebody drains."""
+        return self.judge.notices(place)
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the driver's pod has ended, was replaced, or stands on a lost node."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rekindle.coordination import application_status, next_plan, session
-from rekindle.coordination.coordination_state import NodeStatus, with_status
 from rekindle.coordination.session import Case, Resumption
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
@@ -130,7 +129,7 @@ class Effects:
 
     known: ClusterView
     judge: DetectionRunner
-    inbox: EventInbox
+    inbox: EventInbox[ClusterView]
     errands: WorkQueue
     api: Api
     connection: Connection
@@ -410,7 +409,7 @@ class Effects:
             requests=dict(case.requests),
             domain_keys=held.failure_domain_keys,
             impaired=self.judge.avoided(place, held),
-            missing=next_plan.nodes_wanted(state) - len(with_status(state, NodeStatus.UP)),
+            missing=next_plan.nodes_missing(state),
             executor=self._executors.get(place),
             executors_per_node=self._per_node.get(place, 1),
             held=held.paused

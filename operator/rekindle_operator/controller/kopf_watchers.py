@@ -22,9 +22,11 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.custom_resources import GROUP
 from rekindle_operator.cluster import object_kinds, watch_events
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused
+from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.event_inbox import EventInbox
 from rekindle_operator.cluster.json_access import ObjectKind
-from rekindle_operator.cluster.object_watcher import WatchHandler, list_all, news_of
+from rekindle_operator.cluster.object_watcher import list_all, news_of
+from rekindle_operator.cluster.watch_events import WatchHandler
 
 CENSUS_SECONDS = 300.0
 RETRY_SECONDS = 5.0
@@ -46,7 +48,7 @@ class KopfWatchers:
     anew."""
 
     api: Api
-    inbox: EventInbox
+    inbox: EventInbox[ClusterView]
     log: Log
     silence_seconds: float
     _ending: threading.Event = field(default_factory=threading.Event)

@@ -164,13 +164,15 @@ Webhook = Annotated[
     typer.Option(
         "--webhook/--no-webhook",
         envvar=f"{PREFIX}WEBHOOK",
-        help="Whether pods are asked about: drivers get sidecars.",
+        help="Whether there is a webhook, which is told what executors avoid.",
     ),
 ]
-WebhookPort = Annotated[
-    int,
+IssueWebhookCertificate = Annotated[
+    bool,
     typer.Option(
-        envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
+        "--issue-webhook-certificate/--no-issue-webhook-certificate",
+        envvar=f"{PREFIX}ISSUE_WEBHOOK_CERTIFICATE",
+        help="Whether the operator makes and renews the webhook's certificate.",
     ),
 ]
 WebhookService = Annotated[
@@ -184,20 +186,6 @@ WebhookConfiguration = Annotated[
     typer.Option(
         envvar=f"{PREFIX}WEBHOOK_CONFIGURATION",
         help="MutatingWebhookConfiguration whose caBundle is kept.",
-    ),
-]
-CertificatesFolder = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}CERTIFICATES_FOLDER",
-        help="tls.crt and tls.key of somebody else, cert-manager for example.",
-        show_default="none: made and renewed by the operator",
-    ),
-]
-SidecarImage = Annotated[
-    str,
-    typer.Option(
-        envvar=f"{PREFIX}SIDECAR_IMAGE", help="For classes that do not name a sidecar's image."
     ),
 ]
 Kubeconfig = Annotated[
@@ -263,11 +251,9 @@ def operate(
     request_look_seconds: RequestLookSeconds = 10.0,
     port: Port = 8080,
     webhook: Webhook = True,
-    webhook_port: WebhookPort = 9443,
+    issue_webhook_certificate: IssueWebhookCertificate = True,
     webhook_service: WebhookService = "rekindle-webhook",
     webhook_configuration: WebhookConfiguration = "rekindle",
-    certificates_folder: CertificatesFolder = None,
-    sidecar_image: SidecarImage = "",
     kubeconfig: Kubeconfig = None,
     watch_silence_seconds: WatchSilenceSeconds = 90.0,
     log: LogFile = None,
@@ -278,7 +264,8 @@ def operate(
 
     Runs until SIGTERM. Of several the one that holds the Lease acts, the others follow.
 
-    Example: rekindle-operator --store zookeeper-0.zookeeper:2181 --kubeconfig ~/.kube/config
+    Example: rekindle-operator --store zookeeper-0.zookeeper:2281 --store-secret-file secret
+    --store-ca-file ca.crt --kubeconfig ~/.kube/config
     """
     # The parameters are the fields of Options, by name.
     given = {**locals(), "namespace": namespace or own_namespace()}

@@ -5,11 +5,9 @@ meanings are in docs/metrics.md. Healthy is an operator whose loop turns and who
 heard of: one that sees nothing any more has to be started anew.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -47,9 +45,7 @@ class OperatorMetrics(Metrics):
         self.awaited = "the API server"
         self.watched: WatchedSource | None = None
         self.acts = self._own("leader", "1 while this operator holds the Lease and acts")
-        self.nodes = self._own("nodes", "Nodes of the cluster")
-        self.suspected = self._own("nodes_suspected", "Nodes whose lease has stopped")
-        self.lost = self._own("nodes_lost", "Nodes that are lost to some application")
+        self._add_nodes()
         self.held = self._own(
             "detection_paused", "1 while every node looks lost and nothing is confirmed"
         )
@@ -79,10 +75,6 @@ class OperatorMetrics(Metrics):
             "status_unwritten_seconds", "Since the oldest decision that no Recovery tells yet"
         )
         self._add_servers()
-        self.certificate_ends = self._own(
-            "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
-        )
-        self.certificate_ends.set(math.nan)  # without the webhook no alert is due
         self.requests = self._counted(
             "node_requests", "Requests for nodes that have come to an end", "provider", "outcome"
         )
@@ -102,6 +94,12 @@ class OperatorMetrics(Metrics):
             buckets=DELAYS,
             registry=self.registry,
         )
+
+    def _add_nodes(self) -> None:
+        self.nodes = self._own("nodes", "Nodes of the cluster")
+        self.suspected = self._own("nodes_suspected", "Nodes whose lease has stopped")
+        self.lost = self._own("nodes_lost", "Nodes that are lost to some application")
+        self.announced = self._own("nodes_announced", "Nodes that are announced to go")
 
     def _add_servers(self) -> None:
         self.server_disk = self._own(
@@ -179,7 +177,6 @@ class MetricsReader:
     errands: WorkQueue
     renewals: LeasePoller
     acts: Callable[[], bool]
-    certificate_ends: Callable[[], datetime | None]
     unacknowledged_since: Callable[[], float | None]
     outlook: Callable[[Place], DomainLossForecast | None]
     log: Log
@@ -207,6 +204,7 @@ class MetricsReader:
         metrics.nodes.set(len(self.known.registry.nodes))
         metrics.suspected.set(len(state.suspects))
         metrics.lost.set(len(state.told))
+        metrics.announced.set(len(self.judge.announced.noticed))
         metrics.held.set(state.held_at is not None)
         metrics.policies.set(len(self.known.policies))
         there = tuple(self.known.applications())
@@ -230,9 +228,6 @@ class MetricsReader:
         metrics.failing.set(self.errands.failing)
         since = self.unacknowledged_since()
         metrics.unacknowledged.set(0.0 if since is None else max(0.0, time.time() - since))
-        ends = self.certificate_ends()
-        if ends is not None:
-            metrics.certificate_ends.set(ends.timestamp())
 
     def _heard_at(self) -> float | None:
         newest = self.renewals.newest

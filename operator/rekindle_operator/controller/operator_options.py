@@ -14,7 +14,6 @@ from rekindle_zookeeper import check_hosts
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/@]*")
 SHOWN_MAX = 100
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -32,6 +31,8 @@ class OperatorOptions:
     another `credential_generation` makes all anew. With `lock_store_root` the store is ours alone.
     TLS to the store is by the authorities of `store_ca_file`, or by those of a certificate for its
     servers that the operator makes itself (`issue_store_certificate`); with neither there is none.
+    With `webhook` the webhook, a process of its own, is told which domains executors avoid;
+    `issue_webhook_certificate` makes and renews its certificate.
     With `fencing_approvals` the API server lets only those approve of fencing who may.
     """
 
@@ -53,11 +54,9 @@ class OperatorOptions:
     request_look_seconds: float = 10.0
     port: int = 8080
     webhook: bool = True
-    webhook_port: int = 9443
+    issue_webhook_certificate: bool = True
     webhook_service: str = "rekindle-webhook"
     webhook_configuration: str = "rekindle"
-    certificates_folder: Path | None = None
-    sidecar_image: str = ""
     kubeconfig: Path | None = None
     watch_silence_seconds: float = 90.0
     log: Path | None = None
@@ -94,21 +93,9 @@ def check(options: OperatorOptions) -> None:
             _refuse(f"{option} {name!r:.{SHOWN_MAX}}", "is no name of Kubernetes", f"use {remedy}")
     if not options.identity.strip():
         _refuse("--identity", "is empty", "give each operator a name of its own")
-    image = options.sidecar_image
-    if image and IMAGE.fullmatch(image) is None:
-        remedy = "write it like registry.example.com/rekindle:0.1.0"
-        _refuse(f"--sidecar-image {image!r:.{SHOWN_MAX}}", "is no image", remedy)
-    folder = options.certificates_folder
-    if folder is not None and not folder.is_dir():
-        remedy = "name the folder that has tls.crt and tls.key"
-        _refuse(f"--certificates-folder {folder}", "is no folder", remedy)
-    ports = [options.port, *([options.webhook_port] if options.webhook else ())]
-    if options.console_port and options.console_port in ports:
+    if options.console_port and options.console_port == options.port:
         remedy = "give it a port of its own"
-        _refuse(f"--console-port {options.console_port}", "is one of the others", remedy)
-    if options.webhook and options.port == options.webhook_port != 0:
-        remedy = f"give --port another one than {options.port}"
-        _refuse(f"--webhook-port {options.webhook_port}", "is that of --port too", remedy)
+        _refuse(f"--console-port {options.console_port}", "is that of --port too", remedy)
 
 
 def _refuse(where: str, what: str, remedy: str) -> None:

@@ -16,7 +16,7 @@ from typing import TextIO
 from rekindle.model.errors import RekindleError
 from rekindle.protocol import msgspec_warmup, store_paths
 from rekindle.protocol.store_paths import Place
-from rekindle_coordinator import coordinator_health
+from rekindle_coordinator import health_server
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_operator.cluster import api_client, object_kinds, watch_events
@@ -46,8 +46,7 @@ from rekindle_operator.controller.zookeeper_probe import ZookeeperProbe
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.detection.lease_poller import LeasePoller
 from rekindle_operator.policies.concurrency_limiter import Limiter
-from rekindle_operator.webhook.webhook_server import check_port
-from rekindle_operator.webhook.webhook_setup import WebhookSetup
+from rekindle_operator.webhook.webhook_upkeep import WebhookUpkeep
 from rekindle_zookeeper import Connection, Encryption, NamespaceQuota, connect, derive, read_secret
 
 CONNECTIONS = 32
@@ -61,13 +60,13 @@ class RunningOperator:
     options: OperatorOptions
     log: Log
     metrics: OperatorMetrics
-    watchers: tuple[ObjectWatcher, ...]
+    watchers: tuple[ObjectWatcher[ClusterView], ...]
     handlers: KopfWatchers
     renewals: LeasePoller
     leadership: LeaderElection
     errands: WorkQueue
     probe: ZookeeperProbe
-    admission: WebhookSetup
+    webhook: WebhookUpkeep
     known: ClusterView
     shell: CoordinatorLoop
     credentials: NamespaceCredentials | None = None
@@ -95,9 +94,7 @@ class RunningOperator:
         self.metrics.watched = WatchedSource(self._unheard_seconds, lambda: self.handlers.alive)
         if not self.ending:
             self.shell.take_stock()
-            self.metrics.awaited = "the webhook"
-            if self.options.webhook:
-                self.admission.start()
+            self.webhook.start()
             self.metrics.awaited = ""
             self.probe.start()
             self.metrics.turned_at = time.monotonic()
@@ -115,7 +112,7 @@ class RunningOperator:
 
     def close(self) -> None:
         """Give everything back."""
-        self.admission.close()
+        self.webhook.close()
         if self.certificate is not None:
             self.certificate.close()
         if self.credentials is not None:
@@ -173,9 +170,7 @@ def running(options: OperatorOptions, file: TextIO) -> Iterator[RunningOperator]
         stack.callback(connection.close)
         operator = _assembled(_Base(options, log, metrics, reader, connection, certificate))
         stack.callback(operator.close)
-        port = coordinator_health.serve(metrics, options.port)
-        if options.webhook:
-            check_port(options.webhook_port)
+        port = health_server.serve(metrics, options.port)
         served = _console(operator, stack)
         log.write("operator-started", identity=options.identity, port=port, **served)
         yield operator
@@ -212,7 +207,8 @@ class _Base:
 def _assembled(base: _Base) -> RunningOperator:
     options, log, reader = base.options, base.log, base.reader
     silence = options.watch_silence_seconds
-    inbox, known, errands = EventInbox(), ClusterView(), WorkQueue(log)
+    inbox: EventInbox[ClusterView] = EventInbox()
+    known, errands = ClusterView(), WorkQueue(log)
     judge, limiter = DetectionRunner(known), Limiter(known)
     renewals = LeasePoller(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
@@ -221,7 +217,7 @@ def _assembled(base: _Base) -> RunningOperator:
     stopped: dict[Place, str] = {}
     contacts = DriverContacts(lambda: probe.coordination, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
-    admission = WebhookSetup(options, writer, known, judge, base.metrics, log, writer.may_write)
+    webhook = WebhookUpkeep(options, writer, known, judge, errands, log, writer.may_write)
     meter = MetricsReader(
         metrics=base.metrics,
         known=known,
@@ -229,7 +225,6 @@ def _assembled(base: _Base) -> RunningOperator:
         errands=errands,
         renewals=renewals,
         acts=lambda: leadership.leads,
-        certificate_ends=lambda: admission.ends,
         unacknowledged_since=lambda: contacts.unanswered_since,
         outlook=consequences.outlook,
         log=log,
@@ -237,7 +232,7 @@ def _assembled(base: _Base) -> RunningOperator:
 
     credentials = _credentials(base, writer, known, leadership)
 
-    stirred = partial(_stirred, known, credentials, admission, consequences, meter)
+    stirred = partial(_stirred, known, credentials, webhook, consequences, meter)
     overseer = CoordinationAdapter(
         inbox, known, judge, renewals, limiter, consequences.decided, stirred, log
     )
@@ -254,7 +249,7 @@ def _assembled(base: _Base) -> RunningOperator:
         leadership=leadership,
         errands=errands,
         probe=probe,
-        admission=admission,
+        webhook=webhook,
         credentials=credentials,
         certificate=base.certificate,
         known=known,
@@ -282,7 +277,7 @@ def _writer(base: _Base, leadership: LeaderElection) -> Api:
 def _stirred(
     known: ClusterView,
     credentials: NamespaceCredentials | None,
-    admission: WebhookSetup,
+    webhook: WebhookUpkeep,
     consequences: Effects,
     meter: MetricsReader,
     places: frozenset[Place],
@@ -290,7 +285,7 @@ def _stirred(
     """Have all who go by what is known take in what is otherwise of these applications."""
     if credentials is not None:
         credentials.note(places, policies=known.stirred)
-    admission.refresh(places, stirred=bool(places) or known.stirred)
+    webhook.refresh(places, stirred=bool(places) or known.stirred)
     consequences.stirred(places)
     meter.read()
 
@@ -364,7 +359,7 @@ def _consequences(
     base: _Base,
     judge: DetectionRunner,
     limiter: Limiter,
-    inbox: EventInbox,
+    inbox: EventInbox[ClusterView],
     errands: WorkQueue,
     writer: Api,
     leadership: LeaderElection,

@@ -28,7 +28,8 @@ class Rules:
     driver's word counts for `word_seconds_max`. A gap of more than `gap_seconds` in our own
     observation starts all timers again: with a look every 5 s one failed look is no gap, two are.
     `renewal_slack` is how much later than after an interval a healthy kubelet may renew, as a share
-    of it (kubelets add up to 4 %, and the request takes its time).
+    of it (kubelets add up to 4 %, and the request takes its time). `notice_seconds` (source ->
+    seconds) are the deadlines of notices that say none.
     """
 
     lease_seconds: float = 10.0
@@ -38,6 +39,7 @@ class Rules:
     gap_seconds: float = 12.0
     renewal_slack: float = 0.1
     planned_taints: frozenset[str] = PLANNED_TAINTS
+    notice_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def period_seconds(self) -> float:
@@ -63,9 +65,21 @@ class Leases:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeNotice:
+    """A Node says that it will go: `source` is one of `loss_notices`, `by` what says so in a
+    person's words. `at` is when, where that is said, `begun` since when it is said (both in seconds
+    since 1970)."""
+
+    source: str
+    by: str
+    at: float | None = None
+    begun: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedNode:
     """A Node object. `ready`, `reason` and `message` are of its condition Ready ("True", "False",
-    "Unknown"), `taints` the keys of its taints."""
+    "Unknown"), `taints` the keys of its taints; `notice` is what says that it will go."""
 
     uid: str
     ready: str = READY
@@ -74,6 +88,7 @@ class WatchedNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[str, ...] = ()
     unschedulable: bool = False
+    notice: NodeNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ Why: docs/decisions/0035-a-node-is-as-silent-as-its-executors.md.
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from rekindle.coordination import LossNotice
 from rekindle.coordination.session import ApplicationReading, Driver
 from rekindle.protocol import Heartbeat, ProgressReport
 from rekindle.protocol.store_paths import Place
@@ -39,7 +40,13 @@ from rekindle_operator.api.recovery_class import Detection
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.pods import PodSeen, moment
-from rekindle_operator.detection import failure_domains, lease_timers, node_detector, node_lookup
+from rekindle_operator.detection import (
+    failure_domains,
+    lease_timers,
+    loss_notices,
+    node_detector,
+    node_lookup,
+)
 from rekindle_operator.detection.detection_events import DetectionEvent
 from rekindle_operator.detection.detection_input import READY, Leases, Observation, Rules
 from rekindle_operator.detection.detection_input import WatchedApplication as Observed
@@ -172,7 +179,91 @@ class Avoidance:
         return tuple(Domain(HOSTNAME, name) for name in sorted(named))
 
 
+@dataclass(frozen=True, slots=True)
+class _Noticed:
+    """A node that says that it will go. It is `overdue` when that moment has passed and its object
+    is gone or not Ready, or when it is out of service."""
+
+    uid: str
+    notice: LossNotice
+    overdue: bool = False
+
+
+@dataclass(slots=True)
+class Notices:
+    """What nodes say of their own end, and what their executors show of it: nodes of an application
+    on which executors are being `deleted`, and on which others are `standing`."""
+
+    known: ClusterView
+    noticed: dict[str, _Noticed] = field(default_factory=dict)
+    deleted: dict[Place, frozenset[str]] = field(default_factory=dict)
+    standing: dict[Place, frozenset[str]] = field(default_factory=dict)
+    _since: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def observe(self, place: Place, application: MatchedApplication | None) -> None:
+        """An application has changed, or is gone."""
+        pods = () if application is None else application.executors
+        there = [pod for pod in pods if pod.node and not pod.ended]
+        for kept, nodes in (
+            (self.deleted, frozenset(pod.node for pod in there if pod.deleting_at)),
+            (self.standing, frozenset(pod.node for pod in there if not pod.deleting_at)),
+        ):
+            if nodes:
+                kept[place] = nodes
+            else:
+                kept.pop(place, None)
+
+    def refresh(self, now: float, rules: Rules) -> frozenset[str]:
+        """Look again at `now` (seconds since 1970); the nodes for which something else holds."""
+        leaving = self.known.registry.leaving_nodes
+        if not leaving and not self.noticed:
+            return frozenset()
+        # where nothing stands any more, there is nothing to save
+        drained = leaving.intersection(frozenset().union(*self.deleted.values()))
+        drained &= frozenset().union(*self.standing.values()) if drained else drained
+        found: dict[str, _Noticed] = {}
+        for name in leaving:
+            item = self._noticed(name, now, rules, drains=name in drained)
+            if item is not None:
+                found[name] = item
+        found |= self._gone(now)
+        changed = {
+            name
+            for name in found.keys() | self.noticed.keys()
+            if found.get(name) != self.noticed.get(name)
+        }
+        self.noticed = found
+        kept = {(item.uid, item.notice.source) for item in found.values()}
+        self._since = {key: at for key, at in self._since.items() if key in kept}
+        return frozenset(changed)
+
+    def _gone(self, now: float) -> dict[str, _Noticed]:
+        """Nodes whose object is gone: their notices hold until their loss is told."""
+        nodes = self.known.registry.nodes
+        return {
+            name: replace(item, overdue=item.overdue or now >= item.notice.until)
+            for name, item in self.noticed.items()
+            if name not in nodes and now < item.notice.until + KEPT_SECONDS
+        }
+
+    def _noticed(self, name: str, now: float, rules: Rules, *, drains: bool) -> _Noticed | None:
+        node = self.known.registry.nodes[name].judged
+        before = self.noticed.get(name)
+        # an executor that has been deleted ends no drain; taking the cordon away does
+        drains |= before is not None and (before.uid, before.notice.source) == (node.uid, DRAINED)
+        said = loss_notices.of_drain(node, deletes_executor=drains)
+        if said is None:
+            return None
+        seen_at = self._since.setdefault((node.uid, said.by), now)
+        until = loss_notices.deadline(said, seen_at, rules.notice_seconds)
+        out = said.source == loss_notices.OUT_OF_SERVICE
+        overdue = out or (now >= until and node.ready != READY)
+        return _Noticed(node.uid, LossNotice(said.by, until), overdue)
+
+
 ROUND_SECONDS = 0.5
+# What a drain is called where it is told.
+DRAINED = loss_notices.DRAIN
 # What a driver has heard from so recently is there, whatever was judged before.
 HEARD_SECONDS = 5.0
 # Nodes of an application that are kept after they have left its driver's report.
@@ -186,6 +277,7 @@ class DetectionRunner:
 
     known: ClusterView
     avoidance: Avoidance = field(init=False)
+    announced: Notices = field(init=False)
     state: NodeInventory = field(default_factory=NodeInventory)
     sightings: dict[Place, dict[str, NodeObservation]] = field(default_factory=dict)
     _left: dict[Place, dict[str, str]] = field(default_factory=dict)
@@ -205,6 +297,7 @@ class DetectionRunner:
 
     def __post_init__(self) -> None:
         self.avoidance = Avoidance(self.known)
+        self.announced = Notices(self.known)
 
     @property
     def rules(self) -> Rules:
@@ -218,6 +311,7 @@ class DetectionRunner:
                 lease_seconds=max(float(item.lease_seconds) for item in wanted),
                 lease_intervals=max(item.lease_intervals for item in wanted),
                 driver_silence_seconds=max(float(item.driver_silence_seconds) for item in wanted),
+                notice_seconds=_soonest(wanted),
             )
             if wanted
             else Rules()
@@ -256,10 +350,12 @@ class DetectionRunner:
         something is otherwise now."""
         for place in changed:
             self._observe(place)
+        noticed = self.announced.refresh(time.time(), self.rules)
+        stirred = self._places_on(noticed) if noticed else frozenset()
         fresh = leases if leases is not self._leases else None
         waiting = bool(self.state.suspects or self.state.gone) or self.state.held_at is not None
         if fresh is None and not (waiting and now - self._round_at >= ROUND_SECONDS):
-            return frozenset()
+            return stirred
         self._leases, self._round_at = leases, now
         before = self.state
         nodes = {name: node.judged for name, node in self.known.registry.nodes.items()}
@@ -268,7 +364,7 @@ class DetectionRunner:
         otherwise = self.avoidance.note(self.state, now, self.rules)
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
         # a driver's word ages, which is no news to anybody else
-        touched, self._doubted = frozenset(self._doubted), set()
+        touched, self._doubted = stirred | self._doubted, set()
         if otherwise:
             touched |= {_place(name) for those in self.state.told.values() for name in those}
         return touched | (self._sight(verdicts, now) if verdicts else frozenset())
@@ -282,10 +378,19 @@ class DetectionRunner:
                 for name in those:
                     self._told_to.setdefault(name, []).append(node)
         told = [node for node in self._told_to.get(str(place), ()) if self._is_same(place, node)]
+        told += [node for node in self._overdue(place) if node not in told]
         lost = frozenset(node for node in told if not self._is_heard(place, node))
         if len(lost) < len(told):
             self._doubted.add(place)
         return lost
+
+    def notices(self, place: Place) -> dict[str, LossNotice]:
+        """What the driver calls nodes, of those that say that they will go."""
+        noticed = self.announced.noticed
+        if not noticed:
+            return {}
+        hosts = self.hosts(place).items()
+        return {name: noticed[node].notice for name, node in hosts if node in noticed}
 
     def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""
@@ -389,6 +494,20 @@ class DetectionRunner:
         nodes = frozenset() if application is None else application.all_nodes
         self.sightings[place] = recovery.settled(self.sightings.get(place, {}), nodes)
 
+    def _overdue(self, place: Place) -> list[str]:
+        """Nodes with executors of an application whose announced end has come."""
+        overdue = [name for name, item in self.announced.noticed.items() if item.overdue]
+        application = self.known.application(place) if overdue else None
+        return [] if application is None else sorted(application.nodes.intersection(overdue))
+
+    def _places_on(self, nodes: frozenset[str]) -> frozenset[Place]:
+        """The applications with executors on any of these nodes."""
+        return frozenset(
+            application.place
+            for application in self.known.applications()
+            if not nodes.isdisjoint(application.nodes)
+        )
+
     def _note_left(self, place: Place, stood: Mapping[str, str]) -> None:
         """Keep where executors stood of which the driver does not speak any more."""
         left = {name: node for name, node in stood.items() if name not in self._hosts[place]}
@@ -417,6 +536,7 @@ class DetectionRunner:
 
     def _observe(self, place: Place) -> None:
         application = self.known.application(place)
+        self.announced.observe(place, application)
         if application is None:
             self._observed.pop(str(place), None)
             return
@@ -500,6 +620,15 @@ class DetectionRunner:
         labels = node.judged.labels if node is not None else self.avoidance.labels.get(name, {})
         domain = failure_domains.of(labels, held.failure_domain_keys)
         return None if domain is None else domain.value
+
+
+def _soonest(wanted: Iterable[Detection]) -> dict[str, float]:
+    """The deadlines that all classes can live with: what is moved early does no harm."""
+    found: dict[str, float] = {}
+    for item in wanted:
+        for source, seconds in item.notice_seconds.by_source.items():
+            found[source] = min(seconds, found.get(source, seconds))
+    return found
 
 
 def _place(name: str) -> Place:

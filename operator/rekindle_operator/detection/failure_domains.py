@@ -4,13 +4,16 @@ A domain is a label and its value: a zone, a rack. Which labels tell domains apa
 choice, in order; a node belongs to the first that it carries. Whether a domain is impaired is
 judged for every one of these labels, because a rack may fail in a zone that holds, and a zone with
 all its racks. Only evidence counts: lost nodes, against those that are left. Pure; the operator's
-shell calls it when it asks for replacements and writes down where they may not be.
+shell calls it when it asks for replacements and writes down where they may not be, and the webhook
+keeps new executors away from domains by `away_from`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
+from rekindle_operator.cluster.json_access import Body, items, mapping
 from rekindle_operator.detection.detection_reasons import DetectionReason
 
 Labels = Mapping[str, str]
@@ -18,6 +21,7 @@ Labels = Mapping[str, str]
 HOSTNAME = "kubernetes.io/hostname"
 LOST_MIN = 2
 LOST_SHARE_MIN = 0.5
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -126,6 +130,31 @@ def impaired(judgements: Iterable[Judgement]) -> tuple[Domain, ...]:
             )
         )
     )
+
+
+def away_from(affinity: Body, avoided: Iterable[Domain]) -> dict[str, Any]:
+    """An affinity by which a pod may run in none of the domains either: each of its alternatives
+    gets the requirement, where it has not got it yet."""
+    added = [
+        {"key": domain.key, "operator": "NotIn", "values": [domain.value]} for domain in avoided
+    ]
+    if not added:
+        return dict(affinity)
+    node = dict(mapping(affinity, "nodeAffinity"))
+    required = mapping(node, _REQUIRED)
+    alternatives = items(required, "nodeSelectorTerms") or [{"matchExpressions": []}]
+    terms = [_with(alternative, added) for alternative in alternatives]
+    node[_REQUIRED] = {**required, "nodeSelectorTerms": terms}
+    return {**affinity, "nodeAffinity": node}
+
+
+def _with(alternative: Body, added: list[dict[str, Any]]) -> Body:
+    """An alternative with more requirements. An empty one is for no node at all, and stays so."""
+    if not alternative:
+        return alternative
+    there = items(alternative, "matchExpressions")
+    missing = [requirement for requirement in added if requirement not in there]
+    return {**alternative, "matchExpressions": [*there, *missing]}
 
 
 def _members(nodes: Mapping[str, Labels], key: str) -> dict[Domain, frozenset[str]]:

@@ -12,6 +12,7 @@ from rekindle.model.errors import InputError
 from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.cluster import json_access
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_cache import ClusterCache
 from rekindle_operator.cluster.pods import KUBEFLOW, PodSeen, pod_seen
@@ -30,7 +31,7 @@ Key = tuple[str, str, str]
 Seen = TypeVar("Seen")
 LISTS = (
     *("pods", "applications", "policies", "classes"),
-    *("claims", "quotas", "limit_ranges", "nodes"),
+    *("claims", "quotas", "limit_ranges", "nodes", "webhooks"),
 )
 # What reading raises where a text stands for a list, or a number for an object.
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
@@ -49,6 +50,7 @@ class ObjectLists:
     quotas: tuple[Object, ...] | None = None
     limit_ranges: tuple[Object, ...] | None = None
     nodes: tuple[Object, ...] | None = None
+    webhooks: tuple[Object, ...] | None = None
     properties: Mapping[tuple[str, str], str] = field(default_factory=dict)
     asked: bool = True
 
@@ -114,8 +116,21 @@ def surroundings(objects: ObjectLists, namespace: str) -> PreflightEnvironment:
         nodes=_nodes(objects.nodes),
         policies=None if objects.policies is None else policies_read(objects),
         classes=_classes(objects.classes),
+        webhooks=_webhooks(objects.webhooks),
         asked=objects.asked,
     )
+
+
+def _webhooks(deployments: tuple[Object, ...] | None) -> Mapping[str, int] | None:
+    """Replicas that answer, by namespace and name."""
+    if deployments is None:
+        return None
+    return {
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}": json_access.count(
+            item, "status", "availableReplicas"
+        )
+        for item in deployments
+    }
 
 
 def _sound(objects: ObjectLists) -> tuple[ObjectLists, list[Subject]]:

@@ -14,6 +14,7 @@ from rekindle_operator.kubectl.resource_kinds import (
     CLAIMS,
     CLASSES,
     CONFIG_MAPS,
+    DEPLOYMENTS,
     LIMIT_RANGES,
     NODES,
     PODS,
@@ -27,7 +28,10 @@ from rekindle_operator.webhook.injection_spec import INJECT_LABEL
 
 # A driver in client mode has none of Spark's labels, but one of ours, if it is to be protected.
 SELECTORS = ("spark-role in (driver,executor)", APPLICATION_LABEL, INJECT_LABEL)
+FORBIDDEN = 403
 PROPERTIES = "spark.properties"
+# The chart's Deployment, whatever its namespace. Whoever looks after one namespace may not list it.
+WEBHOOK = "app.kubernetes.io/name=rekindle,app.kubernetes.io/component=webhook"
 
 
 def read(cluster: ApiConnection) -> ObjectLists:
@@ -52,6 +56,7 @@ def read_around(
         quotas=_list(cluster, QUOTAS),
         limit_ranges=_list(cluster, LIMIT_RANGES),
         nodes=_list(cluster, NODES),
+        webhooks=_webhooks(cluster),
         properties=_properties(cluster, pods),
     )
 
@@ -80,7 +85,17 @@ def _list(cluster: ApiConnection, kind: ResourceKind) -> tuple[Object, ...] | No
     try:
         return tuple(cluster.list(kind, cluster.namespace if kind.namespaced else None))
     except ApiRefusal as refusal:
-        if refusal.status != 403 and not refusal.missing_kind:
+        if refusal.status != FORBIDDEN and not refusal.missing_kind:
+            raise
+        return None
+
+
+def _webhooks(cluster: ApiConnection) -> tuple[Object, ...] | None:
+    """None where the caller may not list those of all namespaces."""
+    try:
+        return tuple(cluster.list(DEPLOYMENTS, None, labelSelector=WEBHOOK))
+    except ApiRefusal as refusal:
+        if refusal.status != FORBIDDEN and not refusal.missing_kind:
             raise
         return None
 

@@ -20,6 +20,7 @@ NODES_SHOWN_MAX = 20
 def story(recovery: Recovery, now: datetime) -> Iterator[str]:
     """All of it but the queries, a sentence or more each."""
     yield from _heading(recovery, now)
+    yield from _announced(recovery, now)
     yield from _losses(recovery, now)
     yield from _driver(recovery, now)
     yield from _requests(recovery, now)
@@ -134,6 +135,21 @@ def _losses(recovery: Recovery, now: datetime) -> Iterator[str]:
     hidden = count - min(len(status.lost_nodes), NODES_SHOWN_MAX)
     if hidden > 0:
         yield f"  and {hidden} more"
+
+
+def _announced(recovery: Recovery, now: datetime) -> Iterator[str]:
+    """Nodes that were announced to go, and what that has saved."""
+    status = recovery.status
+    for node in status.announced_nodes[:NODES_SHOWN_MAX]:
+        end = "stays after all" if node.withdrawn else f"until {clock(node.until, now)}"
+        yield f"Announced to go: {node.name} ({node.by}), {end}."
+    if status.moved_partitions:
+        moved, saved = status.moved_partitions, status.saved_query_partitions
+        yield (
+            f"Saved by notice: {moved} {'partition' if moved == 1 else 'partitions'} had moved "
+            f"before; {saved} query {'partition' if saved == 1 else 'partitions'} of priority "
+            f"{status.saved_priority:g} did not stop."
+        )
 
 
 def _node(node: LostNode, now: datetime) -> str:

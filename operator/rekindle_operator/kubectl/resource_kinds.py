@@ -44,6 +44,7 @@ CLAIMS = ResourceKind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 QUOTAS = ResourceKind("ResourceQuota", "v1", "resourcequotas")
 LIMIT_RANGES = ResourceKind("LimitRange", "v1", "limitranges")
 CONFIG_MAPS = ResourceKind("ConfigMap", "v1", "configmaps")
+DEPLOYMENTS = ResourceKind("Deployment", "apps/v1", "deployments")
 NODES = ResourceKind("Node", "v1", "nodes", namespaced=False)
 # The newest version of each operator's first; the first that is served is read.
 SPARK_APPLICATIONS = (

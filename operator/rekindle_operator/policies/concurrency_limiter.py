@@ -1,14 +1,18 @@
-"""Which applications have an incident, so that no more of a policy recover at once than may.
+"""Which applications have an incident, so that no more recover at once than may.
 
 Kept from decisions, for a Recovery object comes only after the first one; when this process begins
 to act, from the objects. Used by the deciding thread alone.
 
 An application that has had a plan goes on; of the others the oldest is next. So a recovery that has
 begun is never stopped by one that comes later, and an operator that takes over lets the same ones
-go on.
+go on. So it is within a policy, and again among those that their policies let go on, of all
+policies of a class. The first of each policy never waits for the class: recoveries of one namespace
+that do not end must not keep those of all others waiting.
+
+Why: docs/decisions/0051-the-first-recovery-of-a-policy-never-waits-for-its-class.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.coordination.session import Case
@@ -32,9 +36,14 @@ def ahead(application: str, claims: Iterable[RecoveryClaim], at_once_max: int) -
 
     One without a claim is the newest.
     """
-    ranked = sorted(claims, key=lambda claim: (not claim.planned, claim.since, claim.application))
-    going = tuple(claim.application for claim in ranked[:at_once_max])
+    going = tuple(claim.application for claim in first(claims, at_once_max))
     return () if application in going or len(going) < at_once_max else going
+
+
+def first(claims: Iterable[RecoveryClaim], at_once_max: int) -> list[RecoveryClaim]:
+    """Those that go on, the first first."""
+    ranked = sorted(claims, key=lambda claim: (not claim.planned, claim.since, claim.application))
+    return ranked[:at_once_max]
 
 
 @dataclass(slots=True)
@@ -57,9 +66,9 @@ class Limiter:
 
     def decided(self, place: Place, case: Case) -> None:
         """What is known of an application from now on. When an incident is over, those that wait
-        are looked at."""
+        are looked at. Losses that are only announced keep nobody waiting."""
         incident = case.incident
-        if incident is not None:
+        if incident is not None and not incident.is_announced:
             self._note(place, RecoveryClaim(str(place), incident.plans > 0, incident.began_at))
         else:
             self.forget(place)
@@ -68,23 +77,60 @@ class Limiter:
         """An application without an incident, or one that is gone."""
         policy = self._policies.pop(place, None)
         if policy is not None:
-            left = self._claims[policy]
-            del left[place]
-            self.known.changed |= left.keys()
+            del self._claims[policy][place]
+            for claims in self._of_class(self._class(policy) or "", policy).values():
+                self.known.changed |= {left for left, it in claims.items() if not it.planned}
 
     def ahead(self, place: Place, held: Effective) -> tuple[str, ...]:
         """Applications that keep this one waiting. One that waits for approval keeps none."""
         application = self.known.application(place)
-        claims = self._claims.get("" if application is None else application.policy, {})
-        if len(claims.keys() - {place}) < held.concurrent_recoveries_max:
+        policy = "" if application is None else application.policy
+        claims = self._claims.get(policy, {})
+        at_once_max = held.concurrent_recoveries_max
+        if len(claims.keys() - {place}) >= at_once_max:
+            waits_for = ahead(str(place), self._counted(claims, place, held), at_once_max)
+            if waits_for:
+                return waits_for
+        return self._ahead_in_class(place, policy, held)
+
+    def _ahead_in_class(self, place: Place, policy: str, held: Effective) -> tuple[str, ...]:
+        """The same among all policies of the class, of those that their own policies let go on."""
+        by_policy = self._of_class(held.class_name, policy)
+        others = sum(len(claims.keys() - {place}) for claims in by_policy.values())
+        if others < held.class_recoveries_max:
             return ()
-        going = [claim for other, claim in claims.items() if self._counts(other, place, held)]
-        return ahead(str(place), going, held.concurrent_recoveries_max)
+        going: list[RecoveryClaim] = []
+        for name, claims in by_policy.items():
+            terms = held if name == policy else self.known.effective(name)
+            if isinstance(terms, Effective):
+                counted = self._counted(claims, place, terms)
+                going += first(counted, terms.concurrent_recoveries_max)
+        own = first(self._counted(by_policy.get(policy, {}), place, held), 1)
+        if not own or own[0].application == str(place):
+            return ()
+        return ahead(str(place), going, held.class_recoveries_max)
+
+    def _counted(
+        self, claims: Mapping[Place, RecoveryClaim], place: Place, held: Effective
+    ) -> list[RecoveryClaim]:
+        return [claim for other, claim in claims.items() if self._counts(other, place, held)]
 
     def _counts(self, other: Place, place: Place, held: Effective) -> bool:
         if self.known.application(other) is None:
             return False
         return other == place or self.known.approved(other, held)
+
+    def _of_class(self, class_name: str, policy: str) -> dict[str, dict[Place, RecoveryClaim]]:
+        """Claims of a policy, and of all others of a class."""
+        return {
+            name: claims
+            for name, claims in self._claims.items()
+            if name == policy or self._class(name) == class_name
+        }
+
+    def _class(self, policy: str) -> str | None:
+        held = self.known.effective(policy)
+        return held.class_name if isinstance(held, Effective) else None
 
     def _note(self, place: Place, claim: RecoveryClaim) -> None:
         application = self.known.application(place)

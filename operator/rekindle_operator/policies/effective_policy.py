@@ -39,7 +39,8 @@ class Effective:
 
     `policy` is the core's; `overrides` (query -> priority until a moment) go to the application's
     orders. `providers` may be used in this order, with their limits lowered to those here.
-    `narrowed` is where the policy asks for more.
+    `narrowed` is where the policy asks for more. `concurrent_recoveries_max` is of the policy,
+    `class_recoveries_max` of all policies of its class.
     """
 
     policy: Policy
@@ -52,6 +53,8 @@ class Effective:
     nodes_per_incident_max: int
     nodes_at_once_max: int
     concurrent_recoveries_max: int
+    class_name: str
+    class_recoveries_max: int
     recoveries_kept_max: int
     fencing: Fencing
     executors: Executors
@@ -96,6 +99,8 @@ def effective(policy: RecoveryPolicy, class_: RecoveryClass) -> Effective:
         concurrent_recoveries_max=_lower(
             spec.guards.concurrent_recoveries_max, limits.concurrent_recoveries_max
         ),
+        class_name=class_.metadata.name,
+        class_recoveries_max=limits.concurrent_recoveries_max,
         recoveries_kept_max=limits.recoveries_kept_max,
         fencing=Fencing() if spec.guards.fencing == "Never" else allowed.fencing,
         executors=allowed.executors,

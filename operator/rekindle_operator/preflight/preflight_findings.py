@@ -47,6 +47,7 @@ class Concern(Explained):
     LIMIT_RANGE = "limit-range", "a LimitRange keeps a pod from being made"
     TEXT_UNQUOTED = "text-unquoted", "a field that has to be text is written without quotes"
     EXECUTORS_TOGETHER = "executors-together", "nothing keeps executors apart"
+    WEBHOOK_AWAY = "webhook-away", "no webhook gives drivers their sidecar"
     STORE_OPEN = "store-open", "whoever reaches the coordination store writes to all of it"
     STORE_PLAINTEXT = "store-plaintext", "the way to the coordination store is not encrypted"
     DOMAINS_TOO_FEW = "domains-too-few", "fewer than three failure domains for the store"

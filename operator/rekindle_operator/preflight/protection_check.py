@@ -34,7 +34,16 @@ def check(application: Workload, around: PreflightEnvironment) -> Iterator[Prefl
 
 
 def check_cluster(around: PreflightEnvironment) -> Iterator[PreflightFinding]:
-    """Whether strangers are kept from the records of applications."""
+    """Whether the webhook answers, and strangers are kept from the records of applications."""
+    for name, replicas in sorted((around.webhooks or {}).items()):
+        if not replicas:
+            yield PreflightFinding(
+                Concern.WEBHOOK_AWAY,
+                PreflightSeverity.ERROR,
+                f"No replica of the webhook is available (Deployment {name}), so drivers come up "
+                "without their sidecar.",
+                "see docs/runbooks/RekindleWebhookAbsent.md",
+            )
     classes = (around.classes or {}).items()
     found = sorted(name for name, class_ in classes if not class_.spec.has_store_secret)
     if found:

@@ -3,8 +3,7 @@
 A request for nodes must ask for what the executors will need, or the nodes that come do not fit. Of
 a pod only that is kept which decides where it may run. Makes no pods: no pod is ever made of the
 templates here. The shell calls `executor_of` on any executor pod of the application, best before
-those of lost nodes are deleted; the providers make templates and requirements of it. The webhook
-keeps new executor pods away from domains as well, by `away_from`.
+those of lost nodes are deleted; the providers make templates and requirements of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from rekindle_operator.api import quantities
 from rekindle_operator.cluster.json_access import Body, items, mapping, text
 from rekindle_operator.cluster.spark_containers import spark_container
-from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.detection.failure_domains import Domain, away_from
 
 # What tells one executor from another, or makes others take a template's pod for a real one.
 _OWN_LABELS = ("spark-exec-id", "spark-exec-inactive", "pod-template-hash")
@@ -22,7 +21,6 @@ _KEPT = ("nodeSelector", "affinity", "schedulerName", "runtimeClassName")
 # Kubernetes adds these two to every pod.
 _ADDED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CPU = "cpu"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # A template needs an image.
 _NO_IMAGE = "never-run"
 
@@ -87,31 +85,6 @@ def pod_template(executor: ExecutorShape, avoided: Iterable[Domain]) -> dict[str
         "metadata": {"labels": dict(executor.labels)},
         "spec": {**spec, "containers": [container]},
     }
-
-
-def away_from(affinity: Body, avoided: Iterable[Domain]) -> dict[str, Any]:
-    """An affinity by which a pod may run in none of the domains either: each of its alternatives
-    gets the requirement, where it has not got it yet."""
-    added = [
-        {"key": domain.key, "operator": "NotIn", "values": [domain.value]} for domain in avoided
-    ]
-    if not added:
-        return dict(affinity)
-    node = dict(mapping(affinity, "nodeAffinity"))
-    required = mapping(node, _REQUIRED)
-    alternatives = items(required, "nodeSelectorTerms") or [{"matchExpressions": []}]
-    terms = [_with(alternative, added) for alternative in alternatives]
-    node[_REQUIRED] = {**required, "nodeSelectorTerms": terms}
-    return {**affinity, "nodeAffinity": node}
-
-
-def _with(alternative: Body, added: list[dict[str, Any]]) -> Body:
-    """An alternative with more requirements. An empty one is for no node at all, and stays so."""
-    if not alternative:
-        return alternative
-    there = items(alternative, "matchExpressions")
-    missing = [requirement for requirement in added if requirement not in there]
-    return {**alternative, "matchExpressions": [*there, *missing]}
 
 
 def _resources(spec: Body) -> Iterator[str]:

@@ -186,6 +186,13 @@ def _of_losses(before: RecoveryStatus, after: RecoveryStatus) -> Iterator[_Line]
     if silent:
         text = f"Silent: {_listed(silent)}. Nothing new is placed there."
         yield _line("silent", _marks(silent, known), WARNING, Reason.SUSPECTED_FAILURE, text)
+    told = {row.name: row for row in before.announced_nodes}
+    fresh = [row for row in after.announced_nodes if row.name not in told and not row.withdrawn]
+    if fresh:
+        names = named(tuple(f"{clipped(row.name, SHOWN_MAX)} ({row.by})" for row in fresh))
+        text = f"Announced to go: {names}. Nothing new is placed there, and what runs there moves."
+        key = [f"{row.name}@{row.until.isoformat()}" for row in fresh]
+        yield _line("announced", key, WARNING, Reason.LOSS_ANNOUNCED, text, wide=True)
     if lost or (after.kind != before.kind and after.kind not in (None, "Suspected")):
         yield _loss(before, after, lost)
     if cleared:
@@ -209,6 +216,9 @@ def _loss(before: RecoveryStatus, after: RecoveryStatus, lost: list[LostNode]) -
     sentences = [f"The failure is {kind.lower()}: {nodes} lost."]
     if lost:
         sentences.append(f"Lost now: {_listed(lost)}.")
+    if after.moved_partitions > before.moved_partitions:
+        moved = counted(after.moved_partitions, "partition")
+        sentences.append(f"{moved} had moved off announced nodes before.")
     if stopped:
         sentences.append(f"Lost queries: {named(stopped)}.")
     key = (kind, *_marks(lost, {row.name: row for row in before.lost_nodes}))

@@ -16,7 +16,7 @@ import msgspec
 from rekindle.coordination.coordination_state import NodeStatus, NodeView
 from rekindle.coordination.session import Driver
 from rekindle_operator.api.custom_resources import clipped
-from rekindle_operator.api.recovery_status import DriverRecovery, LostNode
+from rekindle_operator.api.recovery_status import AnnouncedNode, DriverRecovery, LostNode
 from rekindle_operator.recovery.node_history import concerns
 from rekindle_operator.recovery.recovery_inputs import (
     EPOCH,
@@ -26,6 +26,7 @@ from rekindle_operator.recovery.recovery_inputs import (
 )
 
 DOMAIN_LENGTH_MAX = 63
+BY_LENGTH_MAX = 200
 NOTHING = NodeObservation()
 
 
@@ -49,6 +50,23 @@ def lost_nodes(
         if row is not None:
             rows[look.name] = row
     return tuple(sorted(rows.values(), key=_order))
+
+
+def announced(
+    before: Iterable[AnnouncedNode], lost: Iterable[LostNode], scene: RecoveryInputs
+) -> tuple[AnnouncedNode, ...]:
+    """Nodes of the incident that were announced to go, those that go first before others. `lost`
+    are the nodes as they are told now."""
+    rows = {row.name: row for row in before}
+    gone = {row.name for row in lost if row.confirmed_at is not None}
+    for node, view in scene.state.nodes.items():
+        name = scene.cluster.host(node) or node
+        if view.notice is not None and scene.open is not None:
+            by, until = clipped(view.notice.source, BY_LENGTH_MAX), moment(view.notice.until)
+            rows[name] = AnnouncedNode(name=name, by=by, until=until)
+        elif name in rows and name not in gone and view.status is not NodeStatus.LOST:
+            rows[name] = msgspec.structs.replace(rows[name], withdrawn=True)
+    return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
 
 
 def lost_total(before: int, rows: Iterable[LostNode], scene: RecoveryInputs) -> int:

@@ -16,10 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
+from rekindle.coordination import announced_losses
 from rekindle.coordination.application_status import counted, named
-from rekindle.coordination.coordination_state import inactive
+from rekindle.coordination.coordination_state import announced, inactive
 from rekindle.coordination.session import Driver
 from rekindle.model import incidents
+from rekindle.model.incidents import IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle_operator.api.conditions import (
     APPROVED,
@@ -31,7 +33,7 @@ from rekindle_operator.api.conditions import (
 from rekindle_operator.api.recovery_status import LostNode, Phase, RecoveryStatus
 from rekindle_operator.policies import policy_conditions
 from rekindle_operator.recovery import lost_nodes, query_rows, wait_reason
-from rekindle_operator.recovery.recovery_inputs import RecoveryInputs
+from rekindle_operator.recovery.recovery_inputs import RecoveryInputs, moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 
 
@@ -100,8 +102,14 @@ def _after(status: RecoveryStatus, scene: RecoveryInputs) -> PhaseReason:
     if scene.state.starting:
         text = "A driver has started afresh, without earlier work: there is nothing to bring back."
         return PhaseReason("Abandoned", RecoveryReason.FRESH_START, text)
+    if status.announced_nodes and not status.lost_nodes_total:
+        text = "The nodes that were announced to go stay: nothing was lost."
+        return PhaseReason("Abandoned", Reason.NOTICE_WITHDRAWN, text)
     plans = counted(status.plans_total, "plan")
     text = f"All queries{_but(scene)} are back, after {plans}."
+    if status.moved_partitions:
+        moved = counted(status.moved_partitions, "partition")
+        text += f" {moved} had moved before the loss."
     return PhaseReason("Recovered", Reason.RECOVERED, text)
 
 
@@ -117,8 +125,20 @@ def _during(scene: RecoveryInputs) -> PhaseReason:
     if behind:
         word, _ = wait_reason.behind(scene)
         return PhaseReason("CatchingUp", word, f"All are placed; catching up: {named(behind)}.")
+    if announced(state):
+        return PhaseReason("Recovering", Reason.LOSS_ANNOUNCED, _announced(scene))
     text = f"All queries{_but(scene)} have caught up; the next global checkpoint ends the incident."
     return PhaseReason("AwaitingCheckpoint", Reason.CHECKPOINT_AWAITED, text)
+
+
+def _announced(scene: RecoveryInputs) -> str:
+    """Which nodes will go, and what of theirs has yet to move."""
+    notices = announced(scene.state)
+    names = named(tuple(scene.cluster.host(node) or node for node in notices))
+    first = moment(min(notice.until for notice in notices.values()))
+    left = len(announced_losses.on_announced(scene.state))
+    moved = f"{counted(left, 'partition')} left there" if left else "nothing is left there"
+    return f"Announced to go: {names}, the first at {first:%H:%M:%S} UTC; {moved}."
 
 
 def _but(scene: RecoveryInputs) -> str:
@@ -134,6 +154,8 @@ def _confirmed(
     if incident is None:
         return _finding(CONFIRMED, False, stage.word, stage.text)
     lost = tuple(row.name for row in rows if row.confirmed_at is not None) or incident.lost
+    if incident.kind is IncidentKind.ANNOUNCED:
+        return _finding(CONFIRMED, False, Reason.LOSS_ANNOUNCED, _announced(scene))
     if not lost:
         text = "A driver has found earlier work, and nothing of it runs yet."
         return _finding(CONFIRMED, True, Reason.RESUMED, text)

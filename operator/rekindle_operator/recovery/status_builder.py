@@ -18,7 +18,7 @@ asks for any more has arrived when nothing is missing, and was withdrawn otherwi
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -101,8 +101,7 @@ def _given(scene: RecoveryInputs, now: float) -> Iterator[NodeRequest]:
 
 def _ended(row: NodeRequest, scene: RecoveryInputs, at: datetime) -> NodeRequest:
     state = scene.state
-    missing = next_plan.nodes_wanted(state) - len(with_status(state, NodeStatus.UP))
-    met = missing <= 0 and scene.driver is not Driver.FINISHED
+    met = next_plan.nodes_missing(state) <= 0 and scene.driver is not Driver.FINISHED
     return msgspec.structs.replace(row, outcome="Arrived" if met else "Withdrawn", ended_at=at)
 
 
@@ -110,7 +109,8 @@ def _order(row: NodeRequest) -> tuple[datetime, str]:
     return row.requested_at, row.name
 
 
-KINDS: Mapping[IncidentKind, Literal["Suspected", "Independent", "Correlated", "Complete"]] = {
+Kind = Literal["Suspected", "Independent", "Correlated", "Complete"]
+KINDS: Mapping[IncidentKind, Kind] = {
     IncidentKind.SUSPECTED: "Suspected",
     IncidentKind.INDEPENDENT: "Independent",
     IncidentKind.CORRELATED: "Correlated",
@@ -131,12 +131,15 @@ def subject(state: CoordinationState, cluster: ClusterFacts) -> int | None:
 
     Suspicions belong to the incident that they may become; a loss is for the core to say, and one
     that the application has recovered from is told already. Executors that a drain has taken are
-    no failure: what they ran is brought back, and nobody needs to hear of it.
+    no failure: what they ran is brought back, and nobody needs to hear of it, unless a notice came
+    before.
     """
     incident = state.incident
     if incident is not None:
-        drained = incident.kind is IncidentKind.INDEPENDENT and all(
-            cluster.host(node) in cluster.left for node in incident.lost
+        drained = (
+            not incident.announced
+            and incident.kind is IncidentKind.INDEPENDENT
+            and all(cluster.host(node) in cluster.left for node in incident.lost)
         )
         return None if drained else incident.number
     silent = with_status(state, NodeStatus.SUSPECTED)
@@ -164,15 +167,16 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
     lost = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
     asked = requests(before.requests, scene, now)
     made = plan_rows.plans(before.plans, before.plans_dropped, scene, now)
-    incident = scene.open
     after = msgspec.structs.replace(
         before,
         observed_generation=scene.generation,
-        kind=before.kind or "Suspected" if incident is None else KINDS[incident.kind],
+        kind=_kind(before, scene),
         dry_run=scene.terms.dry_run,
         started_at=before.started_at or _started_at(lost, scene, now),
         domains_impaired=_domains(before, scene),
         lost_nodes=lost,
+        announced_nodes=lost_nodes.announced(before.announced_nodes, lost, scene),
+        **_saved(before, scene),
         lost_nodes_total=lost_nodes.lost_total(before.lost_nodes_total, lost, scene),
         driver=lost_nodes.driver(before.driver, scene, now),
         requests=asked,
@@ -196,6 +200,27 @@ def abandon(before: RecoveryStatus, text: str, now: float) -> StatusChange:
     after = msgspec.structs.replace(before, ended_at=moment(now))
     said = (recovery_phases.over(stage),)
     return _told(before, _staged(after, stage, said, before.observed_generation, now))
+
+
+def _kind(before: RecoveryStatus, scene: RecoveryInputs) -> Kind | None:
+    """The kind of failure. None while losses are only announced: the release before knows no word
+    for that."""
+    if scene.open is not None:
+        return KINDS.get(scene.open.kind)
+    return before.kind or (None if scene.begun else "Suspected")
+
+
+def _saved(before: RecoveryStatus, scene: RecoveryInputs) -> dict[str, Any]:
+    """What has moved off announced nodes before they were lost, and what did not stop by that."""
+    if scene.open is None:
+        return {}
+    saved = scene.open.saved
+    priority = sum(scene.state.priorities.get(name, 0.0) for name in saved)
+    return {
+        "moved_partitions": max(before.moved_partitions, len(scene.open.moved)),
+        "saved_query_partitions": max(before.saved_query_partitions, len(saved)),
+        "saved_priority": max(before.saved_priority, priority),
+    }
 
 
 def _is_outdated(before: RecoveryStatus, scene: RecoveryInputs) -> bool:

@@ -92,7 +92,7 @@ def _plan(scene: RecoveryInputs) -> Said:
     incident = state.incident
     blocking = state.policy.strategy == BLOCKING
     if (
-        up < wanted
+        next_plan.nodes_missing(state) > 0
         and blocking
         and incident is not None
         and incident.kind is not IncidentKind.INDEPENDENT

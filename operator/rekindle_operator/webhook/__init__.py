@@ -3,11 +3,13 @@
     AdmissionReview ──► judging ──► terms or a refusal ──► patching ──► AdmissionReview with a patch
 
 A pod is never refused: where nothing can be added, it comes up without, and a warning says what to
-do. All of it but `webhook_server` is pure, or reads no more than what it is handed.
+do. The webhook is a process of its own, the command `rekindle-webhook`.
 
     policy_view            the webhook's view of policies, classes and domains
+    policy_watch           what that is made of, as watched
+    avoided_domains        the domains that executors avoid, as the operator tells them
     injection_spec         the additions to one pod
-    injector               terms of a pod, or why there are none; `Informed`, an outlook
+    injector               terms of a pod, or why there are none
     sidecar_container      the sidecar's container and volumes
     pod_patch              terms into JSON patch operations
     admission_review       the AdmissionReview that comes, and the one that goes back
@@ -16,9 +18,9 @@ do. All of it but `webhook_server` is pure, or reads no more than what it is han
     certificate_issuer     a new authority with one certificate
     certificate_store      the certificate in its Secret, and the authorities in the configuration
     webhook_server         HTTPS in a thread of its own
+    webhook_main           the command `rekindle-webhook`: all of it put together
 
-The shell starts a `webhook_server.Server` with an outlook and a source of certificates, once it has
-seen all policies and classes, and tells the outlook what has changed.
+In the operator's process:
 
-    webhook_setup          the webhook, served and trusted
+    webhook_upkeep         the certificate renewed, and the webhook told what executors avoid
 """

@@ -11,7 +11,7 @@ from typing import Any
 from rekindle_operator.cluster.json_access import items, mapping, text
 from rekindle_operator.cluster.pods import KEPT_OFF_ANNOTATION, SIDECAR
 from rekindle_operator.detection import failure_domains
-from rekindle_operator.provisioning.executor_shape import away_from
+from rekindle_operator.detection.failure_domains import away_from
 from rekindle_operator.webhook import sidecar_container
 from rekindle_operator.webhook.injection_spec import (
     Body,

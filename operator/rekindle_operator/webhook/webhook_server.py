@@ -1,11 +1,11 @@
-"""The webhook: HTTPS in a thread of its own.
+"""The webhook's server: HTTPS in a thread of its own.
 
     POST /inject    an AdmissionReview; the answer allows every pod; 400 for what is none
 
 Waits for nobody: the outlook answers from what the shell has told it. The certificate is asked for
 every few seconds, and a new one is presented to connections that begin from then on; those that are
-open go on. Until there is one, no handshake succeeds, and pods come up without us. The shell starts
-and closes it.
+open go on. Until there is one, no handshake succeeds, and pods come up without us. `webhook_main`
+starts and closes it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from functools import partial
 from typing import cast
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_coordinator.dual_stack_server import ServerThread, listen
@@ -34,15 +34,17 @@ Tell = Callable[..., None]
 # An API server takes objects of up to 3 MiB, and JSON of a review around them.
 REVIEW_BYTES_MAX = 3_584 * 2**10
 # Bodies that are read at once, of all connections. Most reviews have 20 kB.
-READ_BYTES_MAX = 16 * 2**20
+READ_BYTES_MAX = 8 * 2**20
 # The API server keeps a few open, and opens one for each review that has to wait.
 CONNECTIONS_MAX = 200
 # It waits no longer for an answer than this.
 BODY_SECONDS_MAX = 5.0
-HANDSHAKE_SECONDS_MAX = 5.0
+HANDSHAKE_SECONDS_MAX = 5
 SHUTDOWN_SECONDS = 5.0
+# So long an end of TLS waits for the other side's; asyncio waits 30 s.
+TLS_END_SECONDS_MAX = 1
 # For each connection, of TLS and of its body. asyncio has 256 KiB and aiohttp 64, twice as much
-# of each while they are full, so that 200 connections that send and never end took 200 MiB.
+# of each while they are full.
 TLS_BUFFER_BYTES = 2**15
 BODY_BUFFER_BYTES = 2**14
 POLL_SECONDS = 2.0
@@ -55,6 +57,15 @@ def make_counter(registry: CollectorRegistry) -> Counter:
         "rekindle_operator_admissions",
         "Pods that the webhook was asked about.",
         ("role", "outcome"),
+        registry=registry,
+    )
+
+
+def make_gauge(registry: CollectorRegistry) -> Gauge:
+    """When the presented certificate ends (seconds since 1970), 0 while there is none."""
+    return Gauge(
+        "rekindle_operator_webhook_certificate_ends_timestamp_seconds",
+        "When the presented certificate ends.",
         registry=registry,
     )
 
@@ -86,6 +97,8 @@ class WebhookServer:
         self._told = ""
         # connections that have brought a review
         self._known: set[asyncio.BaseProtocol] = set()
+        # in the order in which they came
+        self._open: dict[_Connection, None] = {}
         self._reading_bytes = 0
         self._thread = ServerThread("webhook", self._serve, host, port)
 
@@ -93,6 +106,11 @@ class WebhookServer:
     def port(self) -> int:
         """The port that it listens on."""
         return self._thread.port
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it listens."""
+        return self._thread.is_alive
 
     @property
     def is_presenting(self) -> bool:
@@ -132,10 +150,7 @@ class WebhookServer:
             await self._renew()
             assert runner.server is not None
             site = await asyncio.get_running_loop().create_server(
-                partial(self._connection, runner.server),
-                sock=self._thread.listen(),
-                ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+                partial(self._connection, runner.server), sock=self._thread.listen()
             )
             self._thread.report_listening()
             while not await self._thread.is_ended(self._poll_seconds):
@@ -147,15 +162,13 @@ class WebhookServer:
     def _connection(self, server: web.Server) -> asyncio.BaseProtocol:
         """What a new connection is given to. Where there are too many, the oldest one that has
         brought no review ends; where all have, the new one does."""
-        there = server.connections
-        self._known.intersection_update(there)
-        if len(there) >= CONNECTIONS_MAX:
-            idle = next((known for known in there if known not in self._known), None)
+        if len(self._open) >= CONNECTIONS_MAX:
+            idle = next((it for it in self._open if it.application not in self._known), None)
             if idle is None:
                 return _Full()
-            if idle.transport is not None:
-                idle.transport.abort()
-        return server()
+            idle.end()
+        application = server()
+        return _Connection(application, self._context, self._open, self._known)
 
     async def _renew(self) -> None:
         """Present another certificate when there is one. On this thread, where handshakes begin,
@@ -191,6 +204,8 @@ class WebhookServer:
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
                 body = await request.read()
+        except ConnectionError:
+            return web.Response(status=400)  # nobody is there to read it
         except TimeoutError:
             answer = web.Response(status=408, text="the body did not come in time\n")
             answer.force_close()
@@ -208,6 +223,56 @@ class WebhookServer:
         if found.trouble:
             self._tell("injection-failed", namespace=asked.namespace, text=found.trouble)
         return web.Response(body=found.body, content_type="application/json")
+
+
+class _Connection(sslproto.SSLProtocol):
+    """One that is open, from its first byte to its last: a handshake that does not come and an end
+    that nobody confirms hold memory too, and asyncio's own list of connections has neither."""
+
+    def __init__(
+        self,
+        application: asyncio.BaseProtocol,
+        context: ssl.SSLContext,
+        there: "dict[_Connection, None]",
+        known: set[asyncio.BaseProtocol],
+    ) -> None:
+        super().__init__(
+            asyncio.get_running_loop(),
+            application,
+            context,
+            cast("asyncio.Future[None]", None),  # nobody waits for the handshake
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+            ssl_shutdown_timeout=TLS_END_SECONDS_MAX,
+        )
+        self.application = application
+        self._there, self._reviewers = there, known
+        self._raw: asyncio.BaseTransport | None = None
+        there[self] = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake; of a burst some have given way before they come here."""
+        if self not in self._there:
+            cast(asyncio.Transport, transport).abort()
+            return
+        self._raw = transport
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It has ended."""
+        self._forget()
+        if self._raw is not None:
+            super().connection_lost(exc)
+
+    def end(self) -> None:
+        """End it at once, whatever is under way."""
+        self._forget()
+        if self._raw is not None:
+            cast(asyncio.Transport, self._raw).abort()
+
+    def _forget(self) -> None:
+        self._there.pop(self, None)
+        self._reviewers.discard(self.application)
 
 
 class _Full(asyncio.Protocol):
@@ -229,7 +294,7 @@ def check_port(port: int) -> None:
 
 def _taken(host: str, port: int, error: OSError) -> InputError:
     return InputError(
-        where=f"--webhook-port {port}",
+        where=f"--port {port}",
         what=f"cannot be listened on at {host or 'any address'} ({error.strerror})",
         remedy="name a port that is free",
     )

@@ -8,6 +8,7 @@
     next_plan             the next plan, or none
     domain_placement      a placement of which a lost failure domain stops least
     rebalancing           partitions that run and should run elsewhere
+    announced_losses      nodes that are announced to go, and what moves off them before
     node_membership       nodes that come, fall silent, are lost
     report_diff           a driver's report into events
     persisted_state       the state that survives the death of a coordinator
@@ -29,6 +30,8 @@ from rekindle.coordination.coordination_events import (
     CheckpointCompleted,
     DriverLost,
     Event,
+    LossesAnnounced,
+    LossNotice,
     NodeBack,
     NodePaced,
     NodesLocated,
@@ -76,6 +79,8 @@ __all__ = [
     "DropExecutors",
     "Event",
     "Instruction",
+    "LossNotice",
+    "LossesAnnounced",
     "MovePartitions",
     "NodeBack",
     "NodePaced",

@@ -15,6 +15,7 @@ from rekindle.coordination import rebalancing, session
 from rekindle.coordination.coordination_state import (
     CoordinationState,
     NodeStatus,
+    announced,
     inactive,
     slow,
     with_status,
@@ -259,6 +260,7 @@ def _notices(
         if seen.away:
             text = f"{source} cannot be reached: {seen.away}. Its queries wait, the others go on."
             yield Notice(Reason.SOURCE_AWAY, text)
+    yield from about_announced(state, now)
     yield from _about_slow(state)
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."
@@ -266,7 +268,8 @@ def _notices(
     elif driver is Driver.THERE and any(query.phase is Phase.WAITING for query in queries):
         yield from _about_waiting(view, state, now, clock)
     yield from _about_requests(view, state)
-    if state.incident is not None and not inactive(state) and not state.catching_up:
+    calm = not (inactive(state) or state.catching_up or announced(state))
+    if state.incident is not None and calm:
         number = state.incident.number
         text = f"All partitions of incident {number} have caught up."
         yield Notice(Reason.CHECKPOINT_AWAITED, text)
@@ -335,6 +338,32 @@ def _about_slow(state: CoordinationState) -> Iterator[Notice]:
         more = "which move" if state.moving or rebalancing.relief(state) else "no room elsewhere"
         text += f" {counted(len(left), 'partition')} there, {more}."
     yield Notice(Reason.SLOW_NODE, text)
+
+
+def about_announced(state: CoordinationState, now: float) -> Iterator[Notice]:
+    """Which nodes are announced to go, until when, what has yet to move; and what was saved by
+    notices of nodes that are lost."""
+    for node, notice in announced(state).items():
+        left = sum(where == node for where in state.placement.values())
+        gone = len(set(notice.held) & state.placement.keys()) - left
+        seconds = notice.until - now
+        when = f"in {seconds:.0f} s" if seconds > 0 else f"{-seconds:.0f} s ago"
+        text = f"{node} is announced to go, {when} ({notice.source})."
+        if gone > 0:
+            text += f" Moved off it: {counted(gone, 'partition')}."
+        if left:
+            more = "which move" if state.moving else "which wait for room or for the driver"
+            text += f" {counted(left, 'partition')} there, {more}."
+        yield Notice(Reason.LOSS_ANNOUNCED, text)
+    incident = state.incident
+    if incident is not None and incident.moved:
+        priority = sum(state.priorities.get(name, 0.0) for name in incident.saved)
+        text = (
+            f"Saved by notice: {counted(len(incident.moved), 'partition')} had moved before the "
+            f"loss; {counted(len(incident.saved), 'query partition')} of priority {priority:g} did "
+            f"not stop."
+        )
+        yield Notice(Reason.LOSS_ANNOUNCED, text)
 
 
 def _about_requests(view: ApplicationView, state: CoordinationState) -> Iterator[Notice]:

@@ -45,6 +45,27 @@ class NodesLocated:
 
 
 @dataclass(frozen=True, slots=True)
+class LossNotice:
+    """A node is announced to go at `until` (seconds, as `now`), by whom or what `source` says.
+
+    `held` are the partitions that it ran when the notice came; `requested`: another node has been
+    requested in its place. Whoever announces leaves both to the coordinator.
+    """
+
+    source: str
+    until: float
+    held: tuple[str, ...] = ()
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LossesAnnounced:
+    """All nodes that are announced to go (node -> notice). Of others no notice holds any more."""
+
+    notices: Mapping[str, LossNotice]
+
+
+@dataclass(frozen=True, slots=True)
 class NodesLost:
     """Nodes are lost for good, with all that their executors held."""
 
@@ -148,6 +169,7 @@ Running = (
     NodeSuspected
     | NodePaced
     | NodesLocated
+    | LossesAnnounced
     | NodesLost
     | NodeBack
     | StatisticsReported

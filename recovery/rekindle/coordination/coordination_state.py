@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from rekindle.coordination.coordination_events import Started
+from rekindle.coordination.coordination_events import LossNotice, Started
 from rekindle.model import topology as graph
 from rekindle.model.errors import InputError
 from rekindle.model.incidents import Incident, NodeLoss
@@ -37,7 +37,7 @@ class NodeView:
     """A node; `capacity_percent` is all its CPU, before the cap, in percent of one core.
 
     `incarnation` is of the executor that it has, or had when it was lost. One that is `slow` holds
-    up what runs on others.
+    up what runs on others. One with a `notice` is announced to go.
     """
 
     status: NodeStatus
@@ -46,6 +46,7 @@ class NodeView:
     lost_at: float | None = None
     incarnation: str | None = None
     slow: bool = False
+    notice: LossNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class CoordinationState:
     `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
     `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
     none; `uneven_since` is since when some are wanted; `surveyed_at` is when a placement that
-    survives better was last looked for. `seen_at` is the moment of the newest event.
+    survives better was last looked for, `full_at` when nothing that announced nodes run had room
+    elsewhere. `seen_at` is the moment of the newest event.
     """
 
     topology: Topology
@@ -103,6 +105,7 @@ class CoordinationState:
     moving: Mapping[str, str] | None = None
     uneven_since: float | None = None
     surveyed_at: float | None = None
+    full_at: float | None = None
     seen_at: float | None = None
 
 
@@ -159,7 +162,7 @@ def prioritised(topology: Topology, policy: Policy) -> dict[str, float]:
 
 
 def with_status(state: CoordinationState, *statuses: NodeStatus) -> tuple[str, ...]:
-    """Nodes in order of name; plans use those that are up."""
+    """Nodes in order of name."""
     return tuple(node for node, view in sorted(state.nodes.items()) if view.status in statuses)
 
 
@@ -167,6 +170,24 @@ def slow(state: CoordinationState) -> frozenset[str]:
     """Nodes that are up and hold up what runs on others."""
     up = with_status(state, NodeStatus.UP)
     return frozenset(node for node in up if state.nodes[node].slow)
+
+
+def announced(state: CoordinationState) -> dict[str, LossNotice]:
+    """Nodes that are there and announced to go, in order of name, each with its notice."""
+    there = with_status(state, NodeStatus.UP, NodeStatus.SUSPECTED)
+    notices = ((node, state.nodes[node].notice) for node in there)
+    return {node: notice for node, notice in notices if notice is not None}
+
+
+def staying(state: CoordinationState) -> tuple[str, ...]:
+    """Nodes that are up and not announced to go, in order of name."""
+    up = with_status(state, NodeStatus.UP)
+    return tuple(node for node in up if state.nodes[node].notice is None)
+
+
+def usable(state: CoordinationState) -> tuple[str, ...]:
+    """Nodes that plans place on: those that stay, or where none does, all that are up."""
+    return staying(state) or with_status(state, NodeStatus.UP)
 
 
 def active(state: CoordinationState) -> frozenset[str]:

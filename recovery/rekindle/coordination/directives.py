@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rekindle.coordination import buffering_mode, next_plan, recovery_plan
-from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
+from rekindle.coordination.coordination_state import CoordinationState, NodeStatus
 from rekindle.coordination.instructions import (
     DropExecutors,
     Instruction,
@@ -142,7 +142,12 @@ def of_no_loss(
 ) -> tuple[Instruction, ...]:
     """Those that no loss has led to. What is left out is ordered by `overdue` once it may be."""
     switched = () if state.incident is None else (SetBuffering, SetOrdering)
-    return tuple(item for item in instructions if not isinstance(item, (DropExecutors, *switched)))
+    return tuple(
+        item
+        for item in instructions
+        if not isinstance(item, (DropExecutors, *switched))
+        and not (isinstance(item, MovePartitions) and item.reason is Reason.NOTICE_WITHDRAWN)
+    )
 
 
 def requests(
@@ -150,13 +155,15 @@ def requests(
 ) -> dict[str, NodeRequestOrder]:
     """Requests by an id that stays the same however often the request is made."""
     found: dict[str, NodeRequestOrder] = {}
-    missing = _missing(state)
+    missing = next_plan.nodes_missing(state)
     for item in instructions:
         if isinstance(item, RequestNodes) and missing > 0:
-            lost = 0 if state.incident is None else len(state.incident.lost)
+            incident = state.incident
+            # grows with each loss and each notice, so that no request takes another one's place
+            known = 0 if incident is None else len(incident.lost) + len(incident.announced)
             count = min(item.count, missing)
             request = NodeRequestOrder("nodes", item.reason, count, item.outside_domains)
-            found[f"{state.incidents}-nodes-{lost}"] = request
+            found[f"{state.incidents}-nodes-{known}"] = request
         elif isinstance(item, RestartDriver):
             found[f"{state.incidents}-driver-{generation}"] = NodeRequestOrder(
                 "driver", item.reason
@@ -168,13 +175,9 @@ def outstanding(
     asked: Mapping[str, NodeRequestOrder], state: CoordinationState, *, driver_there: bool
 ) -> dict[str, NodeRequestOrder]:
     """What is still wanted of all that was asked for: an incident may be over before."""
-    wanted = {"nodes": _missing(state) > 0, "driver": not driver_there}
+    wanted = {"nodes": next_plan.nodes_missing(state) > 0, "driver": not driver_there}
     # a newer release may have asked for something that this one does not know
     return {name: request for name, request in asked.items() if wanted.get(request.what, False)}
-
-
-def _missing(state: CoordinationState) -> int:
-    return next_plan.nodes_wanted(state) - len(with_status(state, NodeStatus.UP))
 
 
 def _order(

@@ -14,10 +14,11 @@ What catches up takes room for a while only. So what there is room for at the lo
 second, once all before it has caught up, is chosen first, and the first two bring back nothing
 else: what matters more is not left out for what needs less, unless its node would rest.
 
-Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
-the third, on all nodes. Partitions whose state survived stay on their node where it holds them.
-With the policy's placement `domains` what is placed on empty nodes is placed by `domain_placement`.
-Changes nothing; `state_machine` calls it.
+Each is tried without slow nodes first. Nothing is placed on nodes that are announced to go while
+any other is up. Blocking plans and the first one of a fresh start begin with the third, on all
+nodes. Partitions whose state survived stay on their node where it holds them. With the policy's
+placement `domains` what is placed on empty nodes is placed by `domain_placement`. Changes nothing;
+`state_machine` calls it.
 
 Why: docs/decisions/0039-no-node-rests-while-something-fits.md.
 """
@@ -29,10 +30,10 @@ from rekindle import planning
 from rekindle.coordination import domain_placement, node_load
 from rekindle.coordination.coordination_state import (
     CoordinationState,
-    NodeStatus,
     inactive,
     slow,
-    with_status,
+    staying,
+    usable,
 )
 from rekindle.coordination.recovery_plan import Plan
 from rekindle.model.incidents import IncidentKind
@@ -84,7 +85,7 @@ def draft(
     """The next plan, or None when nothing that waits fits. `clock` bounds the time of all
     solvers together."""
     waiting = inactive(state)
-    if not waiting or not with_status(state, NodeStatus.UP):
+    if not waiting or not usable(state):
         return None
     held_up = slow(state)
     time = _Time(clock, clock() + state.policy.solver_budget_seconds)
@@ -102,6 +103,11 @@ def draft(
 def nodes_wanted(state: CoordinationState) -> int:
     """How many nodes must be up before nothing more is waited for."""
     return state.nodes_expected if state.incident is None else state.incident.nodes_wanted
+
+
+def nodes_missing(state: CoordinationState) -> int:
+    """How many more nodes are wanted than are up and stay; below 0 where there are more."""
+    return nodes_wanted(state) - len(staying(state))
 
 
 def is_incremental(state: CoordinationState, reason: Reason) -> bool:

@@ -14,7 +14,7 @@ Why: docs/decisions/0043-executor-overhead-is-reported-by-itself.md.
 import math
 from collections.abc import Iterable, Mapping
 
-from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
+from rekindle.coordination.coordination_state import CoordinationState, usable
 
 # Of what a node may carry, what its executor takes beside partitions at most, as plans reckon.
 # The rest is for what lost queries need least, or no plan would bring anything back.
@@ -57,8 +57,8 @@ def catching_up(
 
 
 def capacities(state: CoordinationState) -> dict[str, float]:
-    """What each node that is up holds of partitions when it is empty."""
-    return {node: _capacity(state, node) for node in with_status(state, NodeStatus.UP)}
+    """What each node that plans place on holds of partitions when it is empty."""
+    return {node: _capacity(state, node) for node in usable(state)}
 
 
 def room(limit_percent: float, overhead_percent: float) -> float:
@@ -72,7 +72,7 @@ def largest_node(state: CoordinationState) -> float:
 
 
 def free(state: CoordinationState, costs: Costs) -> dict[str, float]:
-    """Per node that is up; below 0 where costs have grown over the cap."""
+    """Per node that plans place on; below 0 where costs have grown over the cap."""
     left = capacities(state)
     for partition, node in state.placement.items():
         if node in left:
@@ -81,11 +81,9 @@ def free(state: CoordinationState, costs: Costs) -> dict[str, float]:
 
 
 def at_rest(state: CoordinationState) -> frozenset[str]:
-    """Nodes that are up and where nothing catches up: what they have free nobody uses."""
+    """Nodes that plans place on and where nothing catches up: what they have free nobody uses."""
     behind = state.charges.keys() if state.catching_up else ()
-    return frozenset(with_status(state, NodeStatus.UP)) - {
-        state.placement.get(name) for name in behind
-    }
+    return frozenset(usable(state)) - {state.placement.get(name) for name in behind}
 
 
 def stretched(left: Costs, demands: Iterable[float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from rekindle.coordination import announced_losses
 from rekindle.coordination.coordination_events import NodeBack
 from rekindle.coordination.coordination_state import (
     CoordinationState,
@@ -48,12 +49,17 @@ def back(state: CoordinationState, event: NodeBack, now: float) -> Result:
     same = known is not None and known.incarnation == event.incarnation
     slow = same and known is not None and known.slow
     view = NodeView(
-        NodeStatus.UP, event.capacity_percent, domain, incarnation=event.incarnation, slow=slow
+        status=NodeStatus.UP,
+        capacity_percent=event.capacity_percent,
+        domain=domain,
+        incarnation=event.incarnation,
+        slow=slow,
+        notice=known.notice if same and known is not None else None,
     )
     if known == view:
         return state, ()
     nodes = {**state.nodes, event.node: view}
-    state, released = _release(replace(state, nodes=nodes, surveyed_at=None))
+    state, released = _release(replace(state, nodes=nodes, surveyed_at=None, full_at=None))
     due = state.due or Due(now + state.policy.stabilisation_seconds, Reason.NODE_BACK)
     cleared = known is not None and known.status is NodeStatus.SUSPECTED
     record = RecordEvent(
@@ -153,7 +159,7 @@ def enter_incident(state: CoordinationState, incident: Incident) -> Result:
 
 def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> Result:
     """Nodes, placement, incident and next planning after a loss of nodes that were there."""
-    before = len(_living(state))
+    before, held = announced_losses.nodes_counted(state), announced_losses.held(state, lost)
     if state.incident is None and inactive(state):
         # who has lost the incident of what waits does not know all nodes that there were
         before = max(before, state.nodes_expected)
@@ -166,7 +172,7 @@ def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> R
     if state.starting:
         return state, (RecordEvent("nodes-lost", Reason.WAITING_FOR_NODES, text, details),)
     state = replace(state, losses=state.losses + tuple(NodeLoss(node, now) for node in lost))
-    incident = _incident(state, lost, before, now)
+    incident = announced_losses.with_saved(_incident(state, lost, before, now), state, held)
     reason = incidents.reason(incident.kind)
     due = Due(now, reason) if _living(state) else None
     state, told = enter_incident(replace(state, due=due), incident)
@@ -198,14 +204,17 @@ def _incident(
         correlated_nodes_min=state.policy.correlated_nodes_min,
         window_seconds=state.policy.correlated_window_seconds,
     )
+    behind_since = now if state.last_checkpoint_at is None else state.last_checkpoint_at
     unfinished = state.incident or Incident(
         number=state.incidents + 1,
         kind=kind,
         began_at=now,
         newest_loss_at=now,
-        behind_since=now if state.last_checkpoint_at is None else state.last_checkpoint_at,
+        behind_since=behind_since,
         nodes_wanted=nodes_before,
     )
+    if unfinished.kind is IncidentKind.ANNOUNCED:
+        unfinished = replace(unfinished, behind_since=behind_since)
     everyone = tuple(dict.fromkeys(unfinished.lost + lost))
     return replace(
         unfinished,
@@ -242,10 +251,11 @@ def _replacements(state: CoordinationState, lost: tuple[str, ...]) -> tuple[Inst
     """Be rid of the lost executors, and get as many nodes as were lost (paper, section 4.4)."""
     assert state.incident is not None
     reason = incidents.reason(state.incident.kind)
-    return (
-        DropExecutors(lost, reason),
-        RequestNodes(len(lost), state.incident.domains, reason),
-    )
+    # for those that were announced, others have been requested when the notice came
+    notices = (state.nodes[node].notice for node in lost)
+    count = sum(notice is None or not notice.requested for notice in notices)
+    drop = DropExecutors(lost, reason)
+    return (drop, RequestNodes(count, state.incident.domains, reason)) if count else (drop,)
 
 
 def _release(state: CoordinationState) -> Result:

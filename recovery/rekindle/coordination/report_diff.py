@@ -8,7 +8,14 @@ same one again gives no event that changes anything. Pure; `session` and the dri
 from collections.abc import Collection, Iterator, Mapping
 
 from rekindle.coordination import coordination_events as happened
-from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, NodeView
+from rekindle.coordination.coordination_events import LossNotice
+from rekindle.coordination.coordination_state import (
+    CoordinationState,
+    NodeStatus,
+    NodeView,
+    announced,
+    with_status,
+)
 from rekindle.protocol import CheckpointReport, NodeSeen, ProgressReport, StatisticsReport
 
 Observed = ProgressReport | StatisticsReport | CheckpointReport
@@ -21,6 +28,13 @@ def located(state: CoordinationState, domains: Mapping[str, str]) -> dict[str, s
         for node, view in state.nodes.items()
         if node in domains and domains[node] != view.domain
     }
+
+
+def notices_differ(state: CoordinationState, notices: Mapping[str, LossNotice]) -> bool:
+    """Whether other nodes are announced to go than we know, or from another source."""
+    known = {node: notice.source for node, notice in announced(state).items()}
+    there = with_status(state, NodeStatus.UP, NodeStatus.SUSPECTED)
+    return known != {node: notices[node].source for node in there if node in notices}
 
 
 def observe(

@@ -89,8 +89,9 @@ class Resumption(StrEnum):
 class ApplicationReading:
     """What is known of an application from outside. `nodes_gone`, `driver_gone` and `domains` are
     the node provider's word: processes or machines that are certainly not there any more, and nodes
-    with their failure domain; None for a driver that leaves these to its coordinator. `directives`
-    are the numbers of those that the store has, None where nobody has looked."""
+    with their failure domain; None for a driver that leaves these to its coordinator. `notices` are
+    nodes that are announced to go; None where nobody knows, so that those that are known hold on.
+    `directives` are the numbers of those that the store has, None where nobody has looked."""
 
     topology: TopologyReport
     progress: ProgressReport | None = None
@@ -101,6 +102,7 @@ class ApplicationReading:
     nodes_gone: frozenset[str] = frozenset()
     driver_gone: bool = False
     domains: Mapping[str, str] | None = field(default_factory=dict)
+    notices: Mapping[str, happened.LossNotice] | None = None
     directives: frozenset[int] | None = None
 
 
@@ -350,6 +352,8 @@ def _take_in(
     driver = _driver(reading, case.generation)
     if dry_run and driver is Driver.THERE and reading.progress is not None:
         tell(report_diff.heard_again(state, reading.progress, reading.nodes_gone))
+    if reading.notices is not None and report_diff.notices_differ(state, reading.notices):
+        tell([happened.LossesAnnounced(reading.notices)])
     gone = sorted(node for node in reading.nodes_gone if _is_there(state, node))
     if gone and not reading.driver_gone and driver is not Driver.FINISHED:
         tell([happened.NodesLost(tuple(gone))])

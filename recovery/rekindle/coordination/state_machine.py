@@ -26,7 +26,14 @@ run.
 from collections.abc import Callable
 from dataclasses import replace
 
-from rekindle.coordination import buffering_mode, next_plan, node_load, node_membership, rebalancing
+from rekindle.coordination import (
+    announced_losses,
+    buffering_mode,
+    next_plan,
+    node_load,
+    node_membership,
+    rebalancing,
+)
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_events import PlacementReported
 from rekindle.coordination.coordination_state import (
@@ -34,9 +41,11 @@ from rekindle.coordination.coordination_state import (
     Due,
     NodeStatus,
     active,
+    announced,
     inactive,
     only_behind,
     prioritised,
+    staying,
     with_status,
 )
 from rekindle.coordination.instructions import Instruction, PublishPlan, RecordEvent
@@ -118,7 +127,13 @@ def rebased(state: CoordinationState, now: float) -> CoordinationState:
     return replace(
         state,
         nodes={
-            name: view if view.lost_at is None else replace(view, lost_at=view.lost_at - back)
+            name: replace(
+                view,
+                lost_at=None if view.lost_at is None else view.lost_at - back,
+                notice=None
+                if view.notice is None
+                else replace(view.notice, until=view.notice.until - back),
+            )
             for name, view in state.nodes.items()
         },
         incident=None
@@ -176,6 +191,8 @@ def _handle(
             return node_membership.pace(state, node, slow=slow)
         case happened.NodesLocated(domains):
             return node_membership.locate(state, domains), ()
+        case happened.LossesAnnounced(notices):
+            return announced_losses.announce(state, notices, now)
         case happened.NodesLost(nodes):
             return node_membership.lose(state, nodes, now)
         case happened.NodeBack():
@@ -197,10 +214,20 @@ def _handle(
             return _change_policy(state, policy, now)
         case happened.StoreReachable() | happened.StoreLost():
             return _note_store(state, isinstance(event, happened.StoreReachable))
-        case happened.Tick(may_move, knows_domains):
-            if state.due is None and may_move:
-                return rebalancing.balance(state, now, knows_domains=knows_domains)
-            return _plan_when_due(state, now, clock)
+        case happened.Tick():
+            state, told = announced_losses.open_incident(state, now)
+            state, more = _tick(state, event, now, clock)
+            return state, (*told, *more)
+
+
+def _tick(
+    state: CoordinationState, tick: happened.Tick, now: float, clock: Callable[[], float]
+) -> Result:
+    if state.due is not None or not tick.may_move:
+        return _plan_when_due(state, now, clock)
+    if announced(state):
+        return announced_losses.clear_out(state, now, clock)
+    return rebalancing.balance(state, now, knows_domains=tick.knows_domains)
 
 
 def _start(state: CoordinationState, start: happened.Started, now: float) -> Result:
@@ -232,7 +259,8 @@ def _plan_when_due(state: CoordinationState, now: float, clock: Callable[[], flo
     state = replace(state, due=None)
     if not inactive(state):
         return replace(state, starting=False), ()
-    up, wanted = len(with_status(state, NodeStatus.UP)), next_plan.nodes_wanted(state)
+    counted = with_status(state, NodeStatus.UP) if state.starting else staying(state)
+    up, wanted = len(counted), next_plan.nodes_wanted(state)
     if up < wanted and _waits_for_nodes(state):
         text = f"{up} of {wanted} nodes are up."
         details = {"nodes_up": up, "nodes_wanted": wanted}
@@ -315,10 +343,11 @@ def _measure(
 
 
 def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Result:
-    """Losses before it no longer count; an incident is over when nothing waits or catches up."""
+    """Losses before it no longer count; an incident is over when nothing waits or catches up, and
+    no node is announced to go."""
     state = replace(state, last_checkpoint=epoch, last_checkpoint_at=now, losses=())
     incident = state.incident
-    if incident is None or state.catching_up or inactive(state):
+    if incident is None or state.catching_up or inactive(state) or announced(state):
         return state, ()
     seconds = now - incident.began_at
     details = {"incident": incident.number, "seconds": seconds, "plans": incident.plans}

@@ -8,7 +8,8 @@
         ├── FencedError  a newer generation or plan has taken over
         ├── DamagedError what is in the store is not what was written there
         ├── SourceAwayError  a source cannot be reached now; it is asked again
-        └── DataLossError    a source has rows no more that no epoch has read
+        ├── DataLossError    a source has rows no more that no epoch has read
+        └── SinkAwayError    a sink cannot be reached now; it is tried again
 
 Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
 """
@@ -66,6 +67,10 @@ class SourceAwayError(RunError):
 
 class DataLossError(RunError):
     """A source does not have rows any more that are still to be read."""
+
+
+class SinkAwayError(RunError):
+    """A sink cannot be reached now. What is to be written there waits: it is tried again."""
 
 
 def first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ The first line of this table that holds decides (DESIGN 2; paper, section 4.2.1)
     nodes lost since the last        nodes       unfinished             kind
     global checkpoint, in window     left        incident
     ---------------------------      --------    ------------------     -----------
+    none                             some        announced              announced
     none                             -           none                   suspected
     any                              none        any                    complete
     any                              some        complete               complete
@@ -14,7 +15,8 @@ The first line of this table that holds decides (DESIGN 2; paper, section 4.2.1)
     newest is a loss of its own
     fewer than X                     some        none or independent    independent
 
-Losses that follow each other within a second are one. Pure functions of values; the coordinator
+Losses that follow each other within a second are one. An incident in which losses are announced and
+none has come is no unfinished one when the first comes. Pure functions of values; the coordinator
 calls them and acts on the answer.
 """
 
@@ -31,6 +33,7 @@ class IncidentKind(StrEnum):
     """A failure as the coordinator sees it."""
 
     SUSPECTED = "suspected"
+    ANNOUNCED = "announced"
     INDEPENDENT = "independent"
     CORRELATED = "correlated"
     COMPLETE = "complete"
@@ -57,6 +60,9 @@ class Incident:
     `lost` are its nodes in order of loss, `domains` those among their failure domains that count
     as impaired. `nodes_wanted` is how many nodes were up before it, `behind_since` the moment
     that restored partitions start from, `plans` the number of plans made so far. Times in seconds.
+    `announced` are the nodes that were announced to go and for which others have been requested,
+    `moved` the partitions that had moved off those of them that are lost, `saved` the query
+    partitions that would have stopped otherwise.
     """
 
     number: int
@@ -68,6 +74,14 @@ class Incident:
     lost: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     plans: int = 0
+    announced: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    saved: tuple[str, ...] = ()
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether nothing is lost yet."""
+        return self.kind is IncidentKind.ANNOUNCED
 
 
 def classify(
@@ -85,6 +99,10 @@ def classify(
     """
     if not losses and unfinished is None:
         return IncidentKind.SUSPECTED
+    if unfinished is not None and unfinished.kind is IncidentKind.ANNOUNCED:
+        if not losses:
+            return IncidentKind.ANNOUNCED
+        unfinished = None
     before = None if unfinished is None else unfinished.kind
     if nodes_left == 0 or before is IncidentKind.COMPLETE:
         return IncidentKind.COMPLETE
@@ -108,6 +126,7 @@ def reason(kind: IncidentKind) -> Reason:
     """The word for decisions that an incident of this kind causes."""
     return {
         IncidentKind.SUSPECTED: Reason.SUSPECTED_FAILURE,
+        IncidentKind.ANNOUNCED: Reason.LOSS_ANNOUNCED,
         IncidentKind.INDEPENDENT: Reason.INDEPENDENT_FAILURE,
         IncidentKind.CORRELATED: Reason.CORRELATED_FAILURE,
         IncidentKind.COMPLETE: Reason.COMPLETE_FAILURE,

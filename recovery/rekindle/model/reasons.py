@@ -40,6 +40,11 @@ class Reason(Explained):
     INDEPENDENT_FAILURE = "independent-failure", "fewer nodes are lost than make it correlated"
     CORRELATED_FAILURE = "correlated-failure", "several nodes are lost within the window"
     COMPLETE_FAILURE = "complete-failure", "no node of the application is left"
+    LOSS_ANNOUNCED = (
+        "loss-announced",
+        "a node is announced to go: what matters most on it moves before, in plan order",
+    )
+    NOTICE_WITHDRAWN = "notice-withdrawn", "a node that was announced to go stays"
     NODE_BACK = "node-back", "a node has come, come back, or changed its capacity"
     QUERY_CAUGHT_UP = "query-caught-up", "a query needs no more CPU than in the steady state"
     STATISTICS_CHANGED = "statistics-changed", "costs were measured anew while a query waits"

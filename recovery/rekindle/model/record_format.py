@@ -22,6 +22,7 @@ VERSIONS: Mapping[str, int] = {
     "compaction": 1,  # where output of many commits is
     "checkpoint": 1,  # a global checkpoint
     "branch": 1,  # what runs without a step from an epoch on
+    "listing": 1,  # files that a source reads
     "copy": 1,  # a store is a copy of another one
     "plan": 1,  # a recovery plan
     "directive": 1,  # an order to a driver

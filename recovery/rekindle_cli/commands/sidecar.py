@@ -41,7 +41,7 @@ def sidecar(
 ) -> None:
     """Carry the reports of one driver to ZooKeeper, and directives back.
 
-    Example: rekindle sidecar --zookeeper zk:2181 --namespace team --application flights --socket s
+    Example: rekindle sidecar --zookeeper zk:2281 --namespace team --application flights --socket s
     """
     check_range("--session-seconds", session_seconds, 2, 60)
     if port is not None:

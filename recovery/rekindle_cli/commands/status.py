@@ -155,7 +155,9 @@ def _details(standing: ApplicationStatus) -> Iterator[RenderableType]:
         yield Text("nodes: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     incident = standing.incident
     if incident is not None:
-        lost = ", ".join(incident.lost) or "everything"
+        lost = ", ".join(incident.lost) or (
+            "nothing yet" if incident.is_announced else "everything"
+        )
         began = f"{incident.kind} since {_clock(incident.began_at)}, lost {lost}"
         yield Text(f"incident {incident.number}: {began}; plans so far: {incident.plans}")
     if standing.plan is not None:

@@ -6,6 +6,9 @@
     run_phases      waiting within a phase, with a limit
     driver_process  the driver as a process of its own, and its event file
     run_inputs      the pipeline and the settings that a driver is given
+    demo_streams    the input: a replay, or topics of a broker that a producer writes
+    topic_producer  writes the flights to topics, as a process of its own
+    topic_witness   reads the topics of all queries and compares their rows
     demo_display    the live table, or plain lines where there is no terminal
     demo_evidence   the report's directory: outputs, plans, input record, figures, picture
 

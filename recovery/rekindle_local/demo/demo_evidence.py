@@ -37,7 +37,8 @@ class DemoRecords:
     """What a finished run left: records by wall clock, the store, and what was asked for.
 
     `schemas` gives the columns of each query partition's output, `domains` the failure domain of
-    each node, `placement` is the policy's.
+    each node, `placement` is the policy's. `rows` are those of each source and `rows_per_second`
+    their rate where the driver has not replayed them.
     """
 
     records: Sequence[Mapping[str, Any]]
@@ -50,6 +51,8 @@ class DemoRecords:
     facts: report.RunFacts
     domains: Mapping[str, str] = field(default_factory=dict)
     placement: str = EVEN
+    rows: Mapping[str, int] | None = None
+    rows_per_second: float = 0.0
 
 
 def write(directory: Path, run: DemoRecords) -> dict[str, Any]:
@@ -228,8 +231,10 @@ def _input_record(run: DemoRecords) -> dict[str, Any]:
     closures = {
         name: sorted(partitions) for name, partitions in topology.closures(run.topology).items()
     }
-    offsets = {name: pair[1] for name, pair in final["offsets"].items()}
+    offsets: Mapping[str, int] = {name: pair[1] for name, pair in final["offsets"].items()}
     rate = final["rows_per_second"]
+    if run.rows is not None:
+        offsets, rate = run.rows, run.rows_per_second
     return input_record(
         run.files,
         offsets=offsets,

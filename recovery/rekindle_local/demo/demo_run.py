@@ -5,6 +5,8 @@ Called by the commands `demo` and `bench recovery`.
 
 import json
 import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,19 @@ from rekindle.model.errors import RunError
 from rekindle.protocol.store_paths import Place
 from rekindle_cli.report_html import report_text
 from rekindle_local import failure_schedule
-from rekindle_local.demo import demo_evidence, run_inputs
+from rekindle_local.demo import demo_evidence, run_inputs, topic_witness
 from rekindle_local.demo.demo_display import Display
 from rekindle_local.demo.demo_scenario import DemoOptions, DemoScenario, failure_domains
+from rekindle_local.demo.demo_streams import KAFKA, KafkaStreams, ReplayedInput
 from rekindle_local.demo.driver_process import DriverProcess
-from rekindle_local.flights import flight_data
+from rekindle_local.flights import flight_data, flight_topics
 from rekindle_local.flights import flight_pipeline as flights
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.local_provisioning import Provisioning
 from rekindle_local.spark_cluster import LocalCluster
+from rekindle_spark.connectors import kafka_options
 from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.program import Program
 from rekindle_spark.spark import jvm_build
 
 PLACE = Place("demo", "flights")
@@ -41,7 +46,57 @@ def perform(options: DemoOptions, directory: Path) -> dict[str, Any]:
     closures = {name: tuple(part) for name, part in topology.closures(built.topology).items()}
     priorities = {query.name: query.priority for query in built.topology.queries}
     display = Display(priorities, _partitions(closures))
-    pipeline, settings = _write_inputs(directory, run_directory, options)
+    schemas = demo_evidence.schemas(built)
+    with ExitStack() as stack:
+        streams = _streams(options, directory, built, display)
+        if streams is not None:
+            stack.enter_context(streams)
+        scenario, enforced = _run(options, directory, built, display, streams)
+        display.say("writing the report and checking every row against a batch computation")
+        if streams is not None:
+            topic_witness.write(directory, streams.servers, schemas)
+    run = demo_evidence.DemoRecords(
+        records=scenario.records,
+        store=scenario.driver.store,
+        failure_at=scenario.failure_at,
+        files=files,
+        topology=built.topology,
+        priorities=priorities,
+        schemas=schemas,
+        facts=_facts(options, enforced),
+        domains=scenario.domains,
+        placement=options.placement,
+        rows=None if streams is None else streams.written,
+        rows_per_second=options.begins_with_rows_per_second,
+    )
+    result = demo_evidence.write(directory, run)
+    shutil.rmtree(run_directory / "cluster", ignore_errors=True)
+    return result
+
+
+def _streams(
+    options: DemoOptions, directory: Path, built: Program, display: Display
+) -> KafkaStreams | None:
+    """The topics that the demo reads and writes, if any. Raises InputError without a broker."""
+    if options.source != KAFKA:
+        return None
+    kafka_options.library()
+    display.say("starting a broker of Kafka")
+    topics, rate = flight_topics.topics(built), options.begins_with_rows_per_second
+    return KafkaStreams(directory / "run" / "kafka", directory / "input", topics, rate)
+
+
+def _run(
+    options: DemoOptions,
+    directory: Path,
+    built: Program,
+    display: Display,
+    streams: KafkaStreams | None,
+) -> tuple[DemoScenario, bool]:
+    """The scenario, once it is over, and whether the quota of nodes was enforced."""
+    run_directory = directory / "run"
+    servers = "" if streams is None else streams.servers
+    pipeline, settings = _write_inputs(directory, run_directory, options, servers)
     driver = DriverProcess(run_directory)
     cluster, provisioning = _machines(options, run_directory, driver)
     display.say(f"starting a Spark cluster of {options.nodes} nodes, ZooKeeper and a coordinator")
@@ -59,7 +114,14 @@ def perform(options: DemoOptions, directory: Path) -> dict[str, Any]:
             assert driver.process is not None
             provisioning.publish_driver(control.place, driver.process.pid)
             scenario = DemoScenario(
-                options, cluster, driver, control, provisioning, built.topology, display.show
+                options,
+                cluster,
+                driver,
+                control,
+                provisioning,
+                built.topology,
+                display.show,
+                ReplayedInput() if streams is None else streams,
             )
             scenario.run()
         finally:
@@ -67,23 +129,7 @@ def perform(options: DemoOptions, directory: Path) -> dict[str, Any]:
             provisioning.close()
             driver.end()
             display.stop()
-        enforced = cluster.quota_enforced
-    display.say("writing the report and checking every row against a batch computation")
-    run = demo_evidence.DemoRecords(
-        records=scenario.records,
-        store=driver.store,
-        failure_at=scenario.failure_at,
-        files=files,
-        topology=built.topology,
-        priorities=priorities,
-        schemas=demo_evidence.schemas(built),
-        facts=_facts(options, enforced),
-        domains=scenario.domains,
-        placement=options.placement,
-    )
-    result = demo_evidence.write(directory, run)
-    shutil.rmtree(run_directory / "cluster", ignore_errors=True)
-    return result
+        return scenario, cluster.quota_enforced
 
 
 def _machines(
@@ -154,19 +200,37 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
         console.print(f"report: {directory / 'report.html'}; check it: rekindle verify {directory}")
 
 
+def check_topics(options: DemoOptions, directory: Path) -> None:
+    """Show how the rows of all topics compare with those that are expected, if there are topics;
+    raise `RunError` where one is missing, duplicated or wrong."""
+    if options.source != KAFKA:
+        return
+    counts = topic_witness.compare(directory)
+    Console(highlight=False, soft_wrap=True).print(
+        f"in topics of Kafka: {counts['expected_rows']} rows expected; missing: "
+        f"{counts['missing']}, duplicated: {counts['duplicated']}, wrong: {counts['wrong']}"
+    )
+    _check_counts("rows in topics", counts)
+
+
 def check_rows(result: dict[str, Any]) -> None:
     """Raise `RunError` where a row is missing, duplicated or wrong."""
-    counts = result["exactly_once"]
+    _check_counts("output rows", result["exactly_once"])
+
+
+def _check_counts(where: str, counts: Mapping[str, int]) -> None:
     bad = {name: counts[name] for name in ("missing", "duplicated", "wrong") if counts[name]}
     if bad:
         raise RunError(
-            where="output rows",
+            where=where,
             what=", ".join(f"{name}: {count}" for name, count in bad.items()),
             remedy="keep the report and file a bug",
         )
 
 
-def _write_inputs(directory: Path, run_directory: Path, options: DemoOptions) -> tuple[Path, Path]:
+def _write_inputs(
+    directory: Path, run_directory: Path, options: DemoOptions, servers: str
+) -> tuple[Path, Path]:
     rate = options.rows_per_second
     return run_inputs.write(
         run_directory,
@@ -184,6 +248,7 @@ def _write_inputs(directory: Path, run_directory: Path, options: DemoOptions) ->
             "rows_per_second": options.begins_with_rows_per_second,
             "load_target_percent": options.load_target_percent if rate is None else None,
         },
+        servers=servers,
     )
 
 

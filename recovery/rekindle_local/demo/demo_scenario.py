@@ -29,6 +29,7 @@ from rekindle.model.errors import InputError, RunError
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle.model.topology import Topology
 from rekindle_local import failure_schedule
+from rekindle_local.demo.demo_streams import KAFKA, REPLAY, DemoInput, ReplayedInput
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.demo.machine_load import MachineLoad
 from rekindle_local.demo.run_inputs import LOAD_TARGET_PERCENT
@@ -74,6 +75,7 @@ class DemoOptions:
     kill: int = 3
     domains: int = 3
     kill_domain: str | None = None
+    source: str = REPLAY
     later_kills: tuple[int, ...] = ()
     kills_every_seconds: float = 0.0
     placement: str = EVEN
@@ -101,7 +103,9 @@ class DemoOptions:
 
 def shown(options: DemoOptions) -> DemoOptions:
     """The same for somebody who wants to see it: any load will do, unless the run is as large as
-    those of the benchmarks."""
+    those of the benchmarks and the driver calibrates its rate."""
+    if options.source == KAFKA:
+        return replace(options, judged=False, calibration_seconds_max=CALIBRATION_SECONDS_MAX)
     if options.kill >= CONTEST_KILL:
         return options
     return replace(
@@ -136,6 +140,7 @@ class DemoScenario:
     provisioning: Provisioning
     topology: Topology
     show: Callable[[dict[str, Any]], None]
+    input: DemoInput = field(default_factory=ReplayedInput)
     records: list[dict[str, Any]] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -156,6 +161,7 @@ class DemoScenario:
         """All phases after cluster and driver have been started."""
         self._phases.await_that("all executors have joined", self._is_whole)
         self._phases.await_that("the first plan is running", lambda: "recovered" in self.kinds)
+        self.input.begin()
         self._calibrate()
         if self.options.placement == DOMAINS:
             self._phases.await_that(
@@ -173,6 +179,8 @@ class DemoScenario:
             self._kill(victims)
         self._phases.await_that("all queries are back", self._is_recovered)
         self._phases.await_that("the incident is closed", lambda: "incident-closed" in self.kinds)
+        self.input.end()
+        self._phases.await_that("all input is read", lambda: self.input.is_read(self.driver.store))
         self.driver.request_finish()
         self._phases.await_that("the driver has finished", lambda: "finish" in self.kinds)
         self._phases.await_that("the driver has ended", lambda: self.driver.ended)
@@ -365,7 +373,7 @@ class DemoScenario:
         planned, is no evidence. How busy nodes are is checked before the failure."""
         killed = len(self.victims)
         planned = self.options.strategy == "incremental" and self.options.kill_domain is None
-        if not planned or killed < CONTEST_KILL:
+        if not planned or killed < CONTEST_KILL or not self.options.judged:
             return
         plans = [
             record

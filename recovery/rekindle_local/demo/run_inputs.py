@@ -16,7 +16,7 @@ from rekindle_local.flights import flight_pipeline as flights
 
 
 def pipeline():
-    return flights.build({directory!r}, seed={seed}, names={names!r})
+    return flights.build({directory!r}, seed={seed}, names={names!r}, servers={servers!r})
 '''
 
 Section = Mapping[str, Any]
@@ -36,13 +36,17 @@ def contents(
     policy: Section,
     runtime: Section,
     names: Collection[str] | None = None,
+    servers: str = "",
 ) -> Contents:
     """What the files say; `flights` is the folder of the input, as the driver sees it. `names` are
-    the queries that run, all without it."""
+    the queries that run, all without it. With `servers` of Kafka they read and write topics."""
     settings = {"version": 1, "policy": dict(policy), "runtime": dict(runtime)}
     return Contents(
         PIPELINE.format(
-            directory=str(flights), seed=seed, names=None if names is None else sorted(names)
+            directory=str(flights),
+            seed=seed,
+            names=None if names is None else sorted(names),
+            servers=servers,
         ),
         yaml.safe_dump(settings, sort_keys=False),
     )
@@ -56,10 +60,11 @@ def write(
     policy: Section,
     runtime: Section,
     names: Collection[str] | None = None,
+    servers: str = "",
 ) -> tuple[Path, Path]:
     """Write pipeline and settings into a folder; `flights` has the input. Returns both paths."""
     pipeline, settings = directory / "pipeline.py", directory / "settings.yaml"
-    said = contents(flights, seed, policy=policy, runtime=runtime, names=names)
+    said = contents(flights, seed, policy=policy, runtime=runtime, names=names, servers=servers)
     pipeline.write_text(said.pipeline)
     settings.write_text(said.settings)
     return pipeline, settings

@@ -9,9 +9,10 @@ from itertools import combinations
 from math import comb
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rekindle.model.errors import InputError
-from rekindle_local.flights import flight_data, flight_queries
+from rekindle_local.flights import flight_data, flight_queries, flight_topics
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Stream
 
@@ -45,21 +46,26 @@ QUERY_KEYS: dict[str, tuple[str, ...]] = {
 
 
 def build(
-    input_directory: str | Path, seed: int = 1, names: Collection[str] | None = None
+    input_directory: str | Path,
+    seed: int = 1,
+    names: Collection[str] | None = None,
+    servers: str = "",
 ) -> Pipeline:
     """The pipeline over files that `flight_data.prepare` wrote, with priorities by `seed`; of some
-    queries alone where `names` says which.
+    queries alone where `names` says which. With `servers` of Kafka it reads and writes topics.
 
     Raises InputError when a file is missing or was not prepared.
     """
     pipeline = Pipeline("flights")
     directory = Path(input_directory)
     flights = {
-        origin.lower(): _source(pipeline, directory, f"flights_{origin.lower()}", parallelism=3)
+        origin.lower(): _source(pipeline, directory, f"flights_{origin.lower()}", servers)
         for origin in flight_data.ORIGINS
     }
-    weather = _source(pipeline, directory, "weather", parallelism=1)
+    weather = _source(pipeline, directory, "weather", servers)
     flight_queries.add(flights, weather, priorities(seed))
+    if servers:
+        flight_topics.add_sinks(pipeline, servers)
     return pipeline if names is None else _leading_to(pipeline, names)
 
 
@@ -129,8 +135,10 @@ def victims(
     return tuple(node for node in nodes if node in chosen)
 
 
-def _source(pipeline: Pipeline, directory: Path, name: str, *, parallelism: int) -> Stream:
+def _source(pipeline: Pipeline, directory: Path, name: str, servers: str) -> Stream:
     path = directory / flight_data.file_name(name)
     period = flight_data.repeat_every_seconds(path)
-    replay = Replay(str(path), event_time="event_time", repeat_every_seconds=period)
-    return pipeline.source(name, replay, parallelism=parallelism)
+    source: Any = Replay(str(path), event_time="event_time", repeat_every_seconds=period)
+    if servers:
+        source = flight_topics.source(servers, name, directory)
+    return pipeline.source(name, source, parallelism=flight_topics.PARTITIONS[name])

@@ -15,7 +15,7 @@ from rekindle.model.errors import InputError
 from rekindle.protocol import msgspec_warmup
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import CaFile, Hosts, SecretFile
-from rekindle_coordinator import coordinator_health
+from rekindle_coordinator import coordinator_health, health_server
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_local.local_provider import LocalProvider
@@ -54,9 +54,7 @@ def coordinator(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=65_535, help="For /metrics and /coordinator_health.", show_default="none"
-        ),
+        typer.Option(min=0, max=65_535, help="For /metrics and /health.", show_default="none"),
     ] = None,
     console_port: ConsolePort = None,
     console_host: ConsoleHost = "127.0.0.1",
@@ -80,7 +78,7 @@ def coordinator(
         _written(log) as file,
         coordination_access.opened(zookeeper, secret_file, ca_file, session_seconds) as connection,
     ):
-        listening = {} if port is None else {"port": coordinator_health.serve(metrics, port)}
+        listening = {} if port is None else {"port": health_server.serve(metrics, port)}
         shell = CoordinatorLoop(
             connection=connection,
             log=Log(file),

@@ -22,7 +22,23 @@ KILL_SHARE = 0.8
 # Runs of different placements are to be compared, and the load of one rack of many is none to
 # calibrate by.
 DOMAIN_ROWS_PER_NODE = 2_000.0
+REPLAY, KAFKA = "replay", "kafka"
+REPLAY_NODES, KAFKA_NODES = 4, 10
+# The producer has a rate of its own: the driver calibrates that of replays alone.
+KAFKA_ROWS_PER_NODE = 300.0
 
+NodesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=2, max=50, help="Workers, each a node.", show_default="4, or 10 with --source kafka"
+    ),
+]
+SourceOption = Annotated[
+    str,
+    typer.Option(
+        help="Where rows come from and go to: replay, or kafka, a broker on this machine."
+    ),
+]
 KillOption = Annotated[
     int | None,
     typer.Option(
@@ -56,9 +72,15 @@ BufferingOption = Annotated[
 ]
 OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: always or adaptive.")]
 
+ReportOption = Annotated[
+    Path | None,
+    typer.Option(help="A new directory for the report; else it is kept only on failure."),
+]
+
 
 def demo(
-    nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 4,
+    nodes: NodesOption = None,
+    source: SourceOption = REPLAY,
     kill: KillOption = None,
     domains: DomainsOption = None,
     kill_domain: Annotated[
@@ -77,27 +99,27 @@ def demo(
     kill_coordinator: Annotated[
         bool, typer.Option(help="Kill the coordinator, too, in the middle of the recovery.")
     ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="A new directory for the report; else it is kept only on failure."),
-    ] = None,
+    report: ReportOption = None,
 ) -> None:
     """Kill nodes under a running pipeline and report how its queries come back.
 
-    It takes about two minutes where the machine has nothing else to do.
+    It takes about two minutes where the machine has nothing else to do; with --source kafka eight
+    of ten workers die, and it takes longer.
 
     Example: rekindle demo --report out
     """
+    cli_options.check_choice("--source", source, (REPLAY, KAFKA))
+    nodes = nodes or (KAFKA_NODES if source == KAFKA else REPLAY_NODES)
     parts = _parts(domains, nodes)
     killed = _killed(kill, kill_domain, nodes, parts)
-    rate = rows_per_second
-    if kill_domain and rate is None:
-        rate = DOMAIN_ROWS_PER_NODE * nodes
+    if rows_per_second is None:
+        rows_per_second = _rate(source, nodes, kills_domain=kill_domain is not None)
     from rekindle_local.demo import demo_run
     from rekindle_local.demo.demo_scenario import DemoOptions, shown
 
     wanted = DemoOptions(
         nodes=nodes,
+        source=source,
         kill=killed,
         domains=parts,
         kill_domain=kill_domain,
@@ -105,7 +127,7 @@ def demo(
         strategy=strategy,
         seed=seed,
         return_every_seconds=return_every,
-        rows_per_second=rate,
+        rows_per_second=rows_per_second,
         buffering=buffering,
         ordering=ordering,
         kill_coordinator=kill_coordinator,
@@ -115,6 +137,14 @@ def demo(
         result = demo_run.perform(shown(wanted), directory)
         demo_run.summarise(result, report)
         demo_run.check_rows(result)
+        demo_run.check_topics(wanted, directory)
+
+
+def _rate(source: str, nodes: int, *, kills_domain: bool) -> float | None:
+    """The rate of rows if none is given; None where the driver calibrates it."""
+    if source == KAFKA:
+        return KAFKA_ROWS_PER_NODE * nodes
+    return DOMAIN_ROWS_PER_NODE * nodes if kills_domain else None
 
 
 def _parts(domains: int | None, nodes: int) -> int:

@@ -37,7 +37,7 @@ class CheckpointCoordinator:
     acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
     results of such jobs, `completed` epochs whose checkpoint has the states of all that may run,
     `state_bytes` what the files hold that a partition's state is made of. Where it `is_urgent`, the
-    next one is due at once."""
+    next one is due at once, a savepoint; where it `is_hurried`, it is due at once as any other."""
 
     application: DriverContext
     epoch: int | None = None
@@ -50,6 +50,7 @@ class CheckpointCoordinator:
     bases: dict[int, int] = field(default_factory=dict)
     losses: int = 0
     is_urgent: bool = False
+    is_hurried: bool = False
     last_at: float = field(default_factory=time.monotonic)
     watch: Watch = field(default_factory=Watch)
     ended: list[Result] = field(default_factory=list)
@@ -78,7 +79,8 @@ class CheckpointCoordinator:
 
     def _is_wanted(self, epoch: int, work: Ranges, seconds: float) -> bool:
         application, runtime = self.application, self.application.settings.runtime
-        early = seconds < runtime.checkpoint_seconds and not self.is_urgent
+        hurried = self.is_urgent or self.is_hurried
+        early = seconds < runtime.checkpoint_seconds and not hurried
         if early or self.preserving is not None:
             return False
         with application.lock:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle.model.errors import InputError, RekindleError, RunError
+from rekindle.model.errors import InputError, RekindleError, RunError, SourceAwayError
 from rekindle.model.settings import RuntimeSettings
 from rekindle_spark import testing
 from rekindle_spark.checks.check_findings import CheckFinding, of_error, warning
@@ -19,6 +19,7 @@ from rekindle_spark.operators import KeyedStateful, StatefulOperator
 from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Source, Step
+from rekindle_spark.pipeline.unbounded_source import RowsAndRejects
 from rekindle_spark.user_code import dead_letter_sieve
 from rekindle_spark.user_code.watchdog import Watchdog
 
@@ -57,24 +58,48 @@ def _beginning(step: Step) -> tuple[pa.Table, list[CheckFinding]]:
     """The first rows of a source, none where it cannot be read or gives something else."""
     source: Source = step.function
     none = source.schema.empty_table()
-    if unbounded_source.is_unbounded(source):
+    # those of a source that is elsewhere are looked at only where it offers that
+    is_unbounded = unbounded_source.is_unbounded(source)
+    if is_unbounded and not hasattr(source, "first"):
         return none, []
     read: Callable[[], Any] = lambda: source.read(0, ROWS)  # noqa: E731
-    if isinstance(source, Replay):
-        read = lambda: source.first(ROWS)  # noqa: E731
+    if isinstance(source, Replay) or is_unbounded:
+        read = lambda: source.first(ROWS)  # type: ignore[attr-defined]  # noqa: E731
     try:
         result, error = dead_letter_sieve.attempt(read)
+    except SourceAwayError as away:
+        where = f"step {step.name}: {away.where}"
+        return none, [warning(where, away.what, away.remedy)]
     except RekindleError as raised:
         return none, [of_error(raised)]
     where = f"step {step.name}"
     if error is not None:
         what = f"its source cannot be read: {dead_letter_sieve.raised(error)}"
         return none, [of_error(InputError(where=where, what=what, remedy="mend the source"))]
+    findings = []
+    if isinstance(result, RowsAndRejects):
+        findings = _rejected(step, result.rejects)
+        result = result.rows
     if not isinstance(result, pa.Table) or not result.schema.equals(source.schema):
         got = result.schema if isinstance(result, pa.Table) else type(result).__name__
         what = f"its source gave {' '.join(str(got).split())[:200]} instead of its schema"
         return none, [of_error(InputError(where=where, what=what, remedy="mend the source"))]
-    return result, []
+    return result, findings
+
+
+def _rejected(step: Step, rejects: pa.Table) -> list[CheckFinding]:
+    """What a source could not decode is left out where there are dead letters; else it ends it."""
+    if not rejects.num_rows:
+        return []
+    *columns, why = (column[0].as_py() for column in rejects.columns)
+    named = zip(rejects.column_names, columns, strict=False)
+    shown = ", ".join(f"{name}={str(value)[:80]}" for name, value in named if value is not None)
+    where = f"step {step.name}: its source"
+    what = f"cannot decode {rejects.num_rows} of its first rows, first {shown}: {why}"
+    if step.dead_letters:
+        return [warning(where, what, "see that these are meant to be left out")]
+    remedy = "mend what writes them, or the schema; or give the source dead_letters=True"
+    return [of_error(InputError(where=where, what=what, remedy=remedy))]
 
 
 def _failures(

@@ -1,9 +1,10 @@
-"""Values of records as rows of Arrow; what cannot be decoded is told by its place.
+"""Values of records, or lines, as rows of Arrow; what cannot be decoded is told by its place.
 
 A batch is decoded at once, and where that fails its halves are, down to single values. So what one
-value gives does not depend on its neighbours. Called by `kafka`.
+value gives does not depend on its neighbours. Called by `kafka` and `file_source`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +12,8 @@ from itertools import pairwise
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.json
 
 from rekindle_spark.user_code import argument_checks, dead_letter_sieve
@@ -18,6 +21,7 @@ from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 UNITS = ("s", "ms", "us", "ns")
 BLOCK_BYTES_MIN, CHUNK_BYTES_MAX = 1 << 20, 1 << 26
 WHY_LENGTH_MAX = 300
+OF_CSV = re.compile(r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #1: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,7 @@ class Json:
                 what = f"has the type {column.type}, which is not read from JSON"
                 remedy = "declare a number, text, time or list of such, and convert it in a map"
                 argument_checks.refuse(f"{where}: column {column.name!r}", what, remedy)
-        for name, unit in self.units.items():
-            if name not in self.schema.names or unit not in UNITS:
-                what = f"is {argument_checks.shown(unit)}"
-                remedy = f"name a time column of the schema, and one of: {', '.join(UNITS)}"
-                argument_checks.refuse(f"{where}: units of {name!r}", what, remedy)
-            if not pa.types.is_timestamp(self.schema.field(name).type):
-                what = "is of a column that is no timestamp"
-                argument_checks.refuse(f"{where}: units of {name!r}", what, "leave it out")
+        _check_units(where, self.schema, self.units)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
@@ -78,26 +75,106 @@ class Json:
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
         data = b"\n".join(values)
-        fields = [
-            pa.field(one.name, pa.int64()) if one.name in self.units else one for one in self.schema
-        ]
         table = pyarrow.json.read_json(
             pa.BufferReader(data),
             read_options=pyarrow.json.ReadOptions(
                 use_threads=False, block_size=max(BLOCK_BYTES_MIN, len(data) + 1)
             ),
             parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
+                explicit_schema=_counted(self.schema, self.units),
+                unexpected_field_behavior="ignore",
             ),
         )
         if table.num_rows != len(values):
             raise ValueError("is not one JSON object")
-        for name, unit in self.units.items():
-            index = table.schema.get_field_index(name)
-            kind = self.schema.field(name).type
-            moments = table[name].cast(pa.timestamp(unit, kind.tz)).cast(kind)
-            table = table.set_column(index, pa.field(name, kind), moments)
+        table = _with_moments(table, self.schema, self.units)
         table.validate(full=True)  # texts that are no UTF-8
+        return table.cast(self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Each value is a line of values with `delimiter` between them, which are those of the columns
+    `names`; without names those of the schema. Columns that `schema` lacks are ignored.
+
+    Values may be in double quotes, and have no line breaks. One without quotes that is empty is
+    null. Times are as in `Json`. A value that is not of its column's type is rejected.
+    """
+
+    schema: pa.Schema
+    units: Mapping[str, str] = field(default_factory=dict)
+    delimiter: str = ","
+    names: Sequence[str] = ()
+
+    def check(self, where: str) -> None:
+        """Raise InputError for a type that CSV does not give, and for what is no delimiter."""
+        argument_checks.check_kind(
+            f"{where}: schema", self.schema, pa.Schema, "give a pyarrow.Schema"
+        )
+        for column in self.schema:
+            if pa.types.is_nested(column.type) or not _is_readable(column.type):
+                what = f"has the type {column.type}, which is not read from CSV"
+                remedy = "declare a number, text or time, and convert it in a map"
+                argument_checks.refuse(f"{where}: column {column.name!r}", what, remedy)
+        _check_units(where, self.schema, self.units)
+        one = self.delimiter
+        if not isinstance(one, str) or len(one) != 1 or one in '"\r\n' or not one.isascii():
+            what = f"is {argument_checks.shown(one)}"
+            argument_checks.refuse(f"{where}: delimiter", what, 'give one character, as ","')
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """The rows of values."""
+        # an open quote would take the next value in, and a line break would make two of one
+        rejected = {}
+        for place, value in enumerate(values):
+            if value.count(b'"') % 2:
+                rejected[place] = "has a quote that is not closed in its line"
+            elif b"\n" in value or b"\r" in value or not value.strip():
+                rejected[place] = "is no line of CSV"
+        whole = [place for place in range(len(values)) if place not in rejected]
+        found = sifted([values[n] for n in whole], whole, rejected, self._read, self.schema)
+        for place, why in found.rejected.items():
+            found.rejected[place] = OF_CSV.sub(self._place, why)
+        return found
+
+    def _place(self, found: re.Match[str]) -> str:
+        """What Arrow says of a place in a block of lines, which here is one line."""
+        names = self.names or self.schema.names
+        return f"column {names[int(found[1])]!r}: " if found[1] else ""
+
+    def _read(self, values: Sequence[bytes]) -> pa.Table:
+        data = b"\n".join(values)
+        names = list(self.names or self.schema.names)
+        # zones are taken by a cast alone, which wants texts
+        texts = [
+            pa.field(one.name, pa.string()) if pa.types.is_timestamp(one.type) else one
+            for one in _counted(self.schema, self.units)
+        ]
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False,
+                column_names=names,
+                block_size=max(BLOCK_BYTES_MIN, len(data) + 1),
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.delimiter, ignore_empty_lines=False
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=pa.schema(texts),
+                include_columns=self.schema.names,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        if table.num_rows != len(values):
+            raise ValueError("is not one line of CSV")
+        table = _with_moments(table, self.schema, self.units)
+        for index, one in enumerate(self.schema):
+            if pa.types.is_string(table.schema.field(index).type) and one.name not in self.units:
+                table = table.set_column(index, one, _of_texts(table[one.name], one.type))
+        table.validate(full=True)
         return table.cast(self.schema)
 
 
@@ -164,6 +241,47 @@ def _chunks(values: Sequence[bytes]) -> list[tuple[int, int]]:
         size += len(value)
     bounds.append(len(values))
     return [(begin, end) for begin, end in pairwise(bounds) if begin < end]
+
+
+def _check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> None:
+    """Refuse a unit of no time."""
+    for name, unit in units.items():
+        if name not in schema.names or unit not in UNITS:
+            what = f"is {argument_checks.shown(unit)}"
+            remedy = f"name a time column of the schema, and one of: {', '.join(UNITS)}"
+            argument_checks.refuse(f"{where}: units of {name!r}", what, remedy)
+        if not pa.types.is_timestamp(schema.field(name).type):
+            what = "is of a column that is no timestamp"
+            argument_checks.refuse(f"{where}: units of {name!r}", what, "leave it out")
+
+
+def _counted(schema: pa.Schema, units: Mapping[str, str]) -> pa.Schema:
+    """The schema with whole numbers where times are counted in units."""
+    return pa.schema(
+        [pa.field(one.name, pa.int64()) if one.name in units else one for one in schema]
+    )
+
+
+def _with_moments(table: pa.Table, schema: pa.Schema, units: Mapping[str, str]) -> pa.Table:
+    """A table with times in the place of what counts units."""
+    for name, unit in units.items():
+        index = table.schema.get_field_index(name)
+        kind = schema.field(name).type
+        moments = table[name].cast(pa.timestamp(unit, kind.tz)).cast(kind)
+        table = table.set_column(index, pa.field(name, kind), moments)
+    return table
+
+
+def _of_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Texts as what they say: times with an offset from UTC or without one, else the texts."""
+    if not pa.types.is_timestamp(kind):
+        return texts.cast(kind)
+    zoned = pc.match_substring_regex(texts, r"(Z|[+-]\d\d(:?\d\d)?)$")
+    dated = pc.and_(zoned, pc.match_substring(texts, ":"))  # the day of a date is no offset
+    blank = pa.scalar(None, pa.string())
+    local = pc.if_else(dated, blank, texts).cast(pa.timestamp("us"))
+    exact = pc.if_else(dated, texts, blank).cast(pa.timestamp("us", "UTC"))
+    return pc.coalesce(exact.cast(pa.timestamp("us")), local).cast(kind)
 
 
 def _is_readable(kind: pa.DataType) -> bool:

@@ -339,17 +339,11 @@ class _Asking:
 
 
 def _check_names(where: str, servers: object, topics: object, pattern: object) -> None:
-    remedy = 'give "HOST:PORT", several with commas between'
-    if not isinstance(servers, str) or not servers.strip():
-        argument_checks.refuse(f"{where}: servers", f"is {argument_checks.shown(servers)}", remedy)
+    kafka_options.check_servers(where, servers)
     argument_checks.check_list(f"{where}: topics", topics)
     assert isinstance(topics, Sequence)
     for topic in topics:
-        if not isinstance(topic, str) or not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
-            remedy = "name it as Kafka does: letters, digits, '.', '_' and '-'"
-            argument_checks.refuse(
-                f"{where}: topic {argument_checks.shown(topic)}", "is no name", remedy
-            )
+        kafka_options.check_topic(where, topic)
     if bool(topics) == bool(pattern):
         what = "and a pattern are there both" if topics else "are none, and there is no pattern"
         argument_checks.refuse(f"{where}: topics", what, "give topics, or a pattern of their names")

@@ -3,6 +3,7 @@
 confluent-kafka is imported here, when it is first needed: pipelines without Kafka do without.
 """
 
+import re
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,8 @@ from rekindle_spark.connectors import hidden_values
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.user_code import argument_checks
 
-# Set by the source itself: a range is read by its offsets, and nothing else may move them.
+# Set by Rekindle: a range is read by its offsets, and nothing else may move them; and a sink's
+# transactions hold what fences older writers.
 OWN = (
     "bootstrap.servers",
     "group.id",
@@ -21,7 +23,11 @@ OWN = (
     "enable.partition.eof",
     "auto.offset.reset",
     "isolation.level",
+    "transactional.id",
+    "enable.idempotence",
+    "delivery.report.only.error",
 )
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Words in the names of options whose values are secrets.
 SECRETS = ("password", "secret", "key.pem", "sasl.oauthbearer.config", "token")
 INVALID = "_INVALID_ARG"
@@ -45,7 +51,7 @@ def library() -> ModuleType:
     except ImportError as error:
         raise InputError(
             where="confluent-kafka",
-            what="is not installed, and a source reads Kafka",
+            what="is not installed, and the pipeline uses Kafka",
             remedy='install "rekindle[kafka]" for the driver and on all nodes',
         ) from error
     return confluent_kafka
@@ -59,8 +65,24 @@ def admin_library() -> ModuleType:
     return admin
 
 
+def check_servers(where: str, servers: object) -> None:
+    """Raise InputError for what is no text."""
+    if not isinstance(servers, str) or not servers.strip():
+        remedy = 'give "HOST:PORT", several with commas between'
+        argument_checks.refuse(f"{where}: servers", f"is {argument_checks.shown(servers)}", remedy)
+
+
+def check_topic(where: str, topic: object) -> None:
+    """Raise InputError for what is no name of a topic."""
+    if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
+        remedy = "name it as Kafka does: letters, digits, '.', '_' and '-'"
+        argument_checks.refuse(
+            f"{where}: topic {argument_checks.shown(topic)}", "is no name", remedy
+        )
+
+
 def check_options(where: str, options: object) -> None:
-    """Raise InputError for options that the source sets itself, and for secrets in the open."""
+    """Raise InputError for options that Rekindle sets, and for secrets in the open."""
     argument_checks.check_kind(
         f"{where}: options", options, Mapping, "give a dictionary of options"
     )
@@ -68,7 +90,7 @@ def check_options(where: str, options: object) -> None:
     for name, value in options.items():
         place = f"{where}: option {argument_checks.shown(name)}"
         if name in OWN:
-            argument_checks.refuse(place, "is set by the source itself", "leave it out")
+            argument_checks.refuse(place, "is set by Rekindle", "leave it out")
         hidden = isinstance(value, FromFile | FromEnvironment)
         if not hidden and any(word in str(name) for word in SECRETS):
             remedy = "name where it lies: FromFile(path) or FromEnvironment(name)"

@@ -13,12 +13,15 @@ and just go on. Called by `control_loop` and by the epoch loop.
 from collections import Counter
 from collections.abc import Mapping
 
+from rekindle.model.reasons import Reason
 from rekindle.model.switch_mode import ON
 from rekindle_spark.checkpoint import durable_input_job
 from rekindle_spark.driver.driver_context import DriverContext, Moves
 
 # How old a checkpoint may be that moves start from, in epochs: they are all run again.
 BEHIND_EPOCHS_MAX = 10
+# Behind how many epochs a checkpoint is taken for moves that have a deadline.
+HURRIED_EPOCHS_MIN = 3
 # What one executor takes over in a step: of the partitions that it would have if all had as many,
 # times the epochs that are run again; and bytes of state, or one partition.
 STEP_SHARE = 0.3
@@ -53,6 +56,17 @@ def pending(application: DriverContext) -> dict[int, str]:
     }
 
 
+def hurries_checkpoint(application: DriverContext) -> bool:
+    """Whether to take a checkpoint before its time: moves off a node that is announced to go wait,
+    and the newest checkpoint is some epochs old."""
+    moves = application.moves
+    if moves is None or moves.reason != Reason.LOSS_ANNOUNCED:
+        return False
+    with application.lock:
+        behind = application.newest - application.progress.restore_points.newest
+        return behind >= HURRIED_EPOCHS_MIN and bool(pending(application))
+
+
 def carry_out(application: DriverContext, state_bytes: Mapping[int, int]) -> None:
     """Make as many moves as one step may have, if this is a moment for it: no state is in a job.
 
@@ -83,8 +97,9 @@ def carry_out(application: DriverContext, state_bytes: Mapping[int, int]) -> Non
 def _step(
     application: DriverContext, wanted: Mapping[int, str], state_bytes: Mapping[int, int]
 ) -> dict[int, str]:
-    """The moves of one step; none while something is behind, or the checkpoint is too old, and none
-    to a host that is close to its budget of memory, or that has run nothing yet."""
+    """The moves of one step, in the order of the order; none while something is behind, or the
+    checkpoint is too old, and none to a host that is close to its budget of memory, or that has run
+    nothing yet."""
     progress, program = application.progress, application.program
     points = progress.restore_points
     behind = application.newest - points.newest
@@ -99,7 +114,7 @@ def _step(
     present = application.executors
     tight = {present.get(executor) for executor in application.budget.tight}
     cold = {node for executor, node in present.items() if executor not in application.warm}
-    for number, node in sorted(wanted.items()):
+    for number, node in wanted.items():
         if node in tight | cold:
             continue
         keyed = program.owner[number].keyed

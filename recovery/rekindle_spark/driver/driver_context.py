@@ -20,6 +20,7 @@ from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
 from rekindle_spark.jobs.link_health import Links
 from rekindle_spark.output.late_row_counts import LateCounts
+from rekindle_spark.output.sink_publishing import SinkPublishers
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.spark.spark_gateway import SparkGateway
 from rekindle_spark.store.checkpoint_store import CheckpointStore
@@ -68,7 +69,8 @@ class DriverContext:
     not committed yet, `machines` are the kinds of CPU of all executors that there have been,
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
     `program_file` is the file of the store with the program, and its SHA-256. `held` has sources
-    that hosts could not read, by chain, `polls` asks sources that are no replays."""
+    that hosts could not read, by chain, `polls` asks sources that are no replays, `sinks` write
+    what is committed to topics."""
 
     program: Program
     program_file: tuple[str, str]
@@ -106,6 +108,7 @@ class DriverContext:
     moved_at: int = -1
     held: dict[int, HeldSource] = field(default_factory=dict)
     polls: SourcePolls | None = None
+    sinks: SinkPublishers = field(default_factory=SinkPublishers)
     readers: Readers = field(default_factory=Readers)
     links: Links = field(default_factory=Links)
     lock: threading.RLock = field(default_factory=threading.RLock)

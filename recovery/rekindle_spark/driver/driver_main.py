@@ -41,7 +41,7 @@ from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.executor import work_items
 from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
-from rekindle_spark.output import dead_letters, output_commit, output_staging
+from rekindle_spark.output import dead_letters, output_commit, output_staging, sink_declarations
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.pipeline import program, program_pickle, unbounded_source
@@ -112,23 +112,21 @@ def run(
     )
     store = CheckpointStore(place.store, patience)
     _check_history(plain, settings, store)
+    declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
-        if place.master is not None:
-            java_home.find()
-            spark_master.await_answer(place.master)
-        exchange = SparkGateway(
-            pipeline.name,
-            place.master,
-            str(jvm_build.path()),
-            place.options,
-            ship_jar=not place.cluster_has_jar,
-        )
+        exchange = _gateway(pipeline.name, place)
         stack.callback(exchange.stop)
         started()
         file = _early_events(place.events, stack)
         outputs = [output for chain in plain.chains for output in chain.outputs]
-        history = _settled(plain, store, store.open(driver_clock.now(), outputs, pipeline.name))
+        history = store.open(
+            driver_clock.now(),
+            outputs,
+            pipeline.name,
+            partial(sink_declarations.start_fields, store, declared),
+        )
+        history = _settled(plain, store, history)
         built = _with_branches(plain, history)
         if savepoint_upgrade.is_needed(built, history):
             savepoint_upgrade.carry_over(built, store, history, driver_clock.now())
@@ -136,9 +134,10 @@ def run(
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
         store.patience = replace(patience, say=events.store_away)
-        packed = shipped if built is plain else program_pickle.pack(built)
+        packed = program_pickle.pack(built) if _with_records(built, plain, store) else shipped
         program_file = store.write_program(packed), work_items.program_digest(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
+        application.sinks = sink_declarations.publishers(plain, store, events)
         sidecar = _sidecar(place, store)
         if sidecar is not None:
             sidecar.start()
@@ -147,6 +146,28 @@ def run(
         store.patience = replace(patience, say=partial(_store_away, events, guidance))
         del history  # the application has what it needs of it
         _run(application, guidance)
+
+
+def _gateway(name: str, place: DriverPlace) -> SparkGateway:
+    """Spark, with the application's name. Raises InputError where there is none."""
+    if place.master is not None:
+        java_home.find()
+        spark_master.await_answer(place.master)
+    jar = str(jvm_build.path())
+    return SparkGateway(name, place.master, jar, place.options, ship_jar=not place.cluster_has_jar)
+
+
+def _with_records(built: Program, plain: Program, store: CheckpointStore) -> bool:
+    """Say to sources that keep records where these are; whether the program is then another one
+    than the plain one was."""
+    recorded = [
+        (name, source)
+        for name, source in _unbounded(built).items()
+        if isinstance(source, unbounded_source.RecordKeeping)
+    ]
+    for name, source in recorded:
+        store.patience.through(partial(source.keep_in, store.files, name))
+    return built is not plain or bool(recorded)
 
 
 def _store_away(events: EventLog, guidance: CoordinatorClient, cause: str | None) -> None:
@@ -302,6 +323,7 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
             threads.append(each.start())
         if application.polls is not None:
             application.polls.start()
+        application.sinks.start(store.commits)
         loop.run()
         kind = "savepoint" if loop.is_saved else "finish"
         application.events.write(kind, epoch=application.newest, late_rows=application.late.seen)
@@ -317,6 +339,7 @@ def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
             each.stop()
         if application.polls is not None:
             application.polls.stop()
+        application.sinks.stop()
         deadline = time.monotonic() + JOIN_SECONDS
         for thread in threads:
             thread.join(timeout=max(0.0, deadline - time.monotonic()))

@@ -152,7 +152,14 @@ class EpochLoop:
             self._save()
         if self.final is not None and not self.is_saved:
             output_staging.publish_all(self.application, self.final.epoch)
+        self._await_sinks()
         query_stop.check(self.application)
+
+    def _await_sinks(self) -> None:
+        """Wait until all that is committed is in the topics of sinks."""
+        while not self.application.sinks.are_done:
+            self.control.pump()
+            time.sleep(POLL_SECONDS)
 
     def _resume(self) -> None:
         """After a restart the epochs in the log are all behind; catch-up runs them."""
@@ -179,6 +186,7 @@ class EpochLoop:
         application = self.application
         while True:
             self.control.pump()
+            application.sinks.check()
             begun = application.progress.placed or application.newest > 0
             due = begun and driver_clock.now() >= self.next_cut_at
             if (due or self._is_cut) and not application.paused:
@@ -263,6 +271,7 @@ class EpochLoop:
         self.checkpointing.advance()
         if self.checkpointing.epoch is None and self.final is None:
             partition_migration.carry_out(application, self.checkpointing.state_bytes)
+        self.checkpointing.is_hurried = partition_migration.hurries_checkpoint(application)
 
     def _result_ahead(self) -> Result:
         """What came of this epoch's sources where they went ahead; `seconds` is how long they were

@@ -313,7 +313,8 @@ class Intake:
             self.greatest.pop(name, None)
             cut = replace(cut, greatest=None)
         elif there.oldest > end:
-            lost, begin = Lost(name, end, there.oldest, "they have expired"), there.oldest
+            why = there.why or "they have expired"
+            lost, begin = Lost(name, end, there.oldest, why), there.oldest
         else:
             lost, begin = None, end
         latest = max(begin, there.latest)

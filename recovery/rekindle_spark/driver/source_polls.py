@@ -2,7 +2,8 @@
 
 The epoch loop takes the newest answer and never waits for a source. One that cannot be reached is
 asked again, and so is one that does not answer at all: that counts as away too. What nobody will
-read again is committed by the same thread once an answer is there. That is for others to look at:
+read again is committed by the same thread once an answer is there, to sources that keep records
+here also while they are away. That is for others to look at:
 where it fails the run goes on. Called by `driver_main` and `away_sources`.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rekindle.model.errors import RekindleError, RunError, SourceAwayError
 from rekindle_spark.driver.source_intake import SourceAnswer
-from rekindle_spark.pipeline.unbounded_source import UnboundedSource
+from rekindle_spark.pipeline.unbounded_source import RecordKeeping, UnboundedSource
 from rekindle_spark.user_code import dead_letter_sieve
 
 AWAY_SECONDS = 1.0
@@ -109,7 +110,8 @@ class SourcePolls:
                 return
             with self.lock:
                 self.answers[step] = answer
-            if not answer.away:
+            # where files were removed, it may seem away until it knows that they were read
+            if not answer.away or isinstance(source, RecordKeeping):
                 self._commit(step, source)
             self.ended.wait(AWAY_SECONDS if answer.away else self.period_seconds)
 

@@ -8,4 +8,6 @@ output_staging     output of unordered epochs, held back until a checkpoint
 repeat_errors      what is said of a repeat that gave something else
 output_compaction  puts output files of old commits together
 row_packing        packs the rows of many Parquet files into few
+sink_publishing    follows the commit log, and writes committed output to topics
+sink_declarations  names of the writers of topics, in the record of each driver's start
 """

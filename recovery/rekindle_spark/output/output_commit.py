@@ -23,6 +23,7 @@ def publish(application: DriverContext, record: Mapping[str, Any]) -> None:
     """
     program, committed = application.program, application.committed
     application.store.commit(record)
+    application.sinks.wake(application.store.commits)
     application.events.dead_letters(record["outputs"])
     with application.lock:
         late = application.late.take_in(record)

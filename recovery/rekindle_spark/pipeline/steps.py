@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rekindle.model.topology import PARALLELISM_MAX, PRIORITY_MAX, PRIORITY_MIN
+from rekindle_spark.connectors.kafka_sink import KafkaSink
 from rekindle_spark.operators import (
     Aggregate,
     IntervalJoin,
@@ -75,7 +76,7 @@ class Step:
 
     With `dead_letters`, rows for which its function raises are left out, and kept beside; with
     `late`, rows that come too late for it. One that is not `deterministic` may give something else
-    when it runs again on the same input.
+    when it runs again on the same input. The rows of a sink go `to` a topic too.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Step:
     dead_letters: bool = False
     deterministic: bool = True
     late: bool = False
+    to: KafkaSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,9 @@ class Stream:
         )
         return self.pipeline.add(self._keyed(name, operator, keys, parallelism, late, other))
 
-    def sink(self, name: str, *, priority: float = 1) -> None:
-        """End in Parquet files; the sink is a query with a priority from 1 to 10."""
+    def sink(self, name: str, *, priority: float = 1, to: KafkaSink | None = None) -> None:
+        """End in Parquet files, and in a topic where there is one; the sink is a query with a
+        priority from 1 to 10."""
         where = argument_checks.place("step", name)
         remedy = f"give a number from {PRIORITY_MIN} (least) to {PRIORITY_MAX} (most important)"
         argument_checks.check_number(
@@ -232,9 +235,11 @@ class Stream:
                 argument_checks.refuse(
                     f"{where}: column {column!r}", what, "rename it in a map step"
                 )
-        self.pipeline.add(
-            Step(name, "sink", (self.name,), 1, None, self.schema, self.event_time, (), priority)
-        )
+        if to is not None:
+            argument_checks.check_kind(f"{where}: to", to, KafkaSink, "give a KafkaSink")
+            to.check(f"{where}: to", self.schema)
+        step = Step(name, "sink", (self.name,), 1, None, self.schema, self.event_time, (), priority)
+        self.pipeline.add(replace(step, to=to))
 
     def _keyed(
         self,

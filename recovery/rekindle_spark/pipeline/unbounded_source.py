@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rekindle_spark.user_code import argument_checks
+from rekindle_store.store_files import Files
 
 FAIL, SKIP = "fail", "skip"
 SECONDS_MAX = 30 * 86_400.0
@@ -27,11 +28,13 @@ ROWS_MAX, BYTES_MAX = 10**9, 2**40
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
     """What can be read of one source partition: the offsets [oldest, latest). `identity` is another
-    one once the partition has been recreated under the same name."""
+    one once the partition has been recreated under the same name. `why` says what became of those
+    before `oldest`, where the source knows."""
 
     oldest: int
     latest: int
     identity: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,15 @@ class UnboundedSource(Protocol):
     def latest_offsets(self) -> Mapping[str, PartitionOffsets]: ...
     def read(self, partition: str, start: int, end: int) -> pa.Table | RowsAndRejects: ...
     def commit(self, offsets: Mapping[str, int]) -> None: ...
+
+
+@runtime_checkable
+class RecordKeeping(Protocol):
+    """A source that keeps records of its own in the checkpoint store. The driver says where, before
+    it asks for offsets and before the source is sent to nodes. Raises OSError while that is away.
+    """
+
+    def keep_in(self, store: Files, step: str) -> None: ...
 
 
 def check_terms(where: str, source: Any) -> None:

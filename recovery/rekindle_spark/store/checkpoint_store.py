@@ -22,7 +22,7 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -108,24 +108,33 @@ class CheckpointStore:
         """The number of the newest commit record that this driver knows."""
         return self.fold.commits
 
-    def open(self, now: float, outputs: Iterable[str] = (), pipeline: str = "") -> StoreHistory:
+    def open(
+        self,
+        now: float,
+        outputs: Iterable[str] = (),
+        pipeline: str = "",
+        more: Callable[[], Mapping[str, Any]] = dict,
+    ) -> StoreHistory:
         """Take the next generation, fence older ones, and read what they left.
 
         `outputs` are the pipeline's queries and outputs of dead letters, for readers who look for
-        one that has no rows yet; `pipeline` is its name, for who comes with another one.
+        one that has no rows yet; `pipeline` is its name, for who comes with another one. `more`
+        gives further fields of the start's record, once it is known which starts were before.
         """
         names = sorted(set(outputs))
         start = {"started_at": now, **_starter(), **({"outputs": names} if names else {})}
         start |= {"pipeline": pipeline} if pipeline else {}
-        return self.patience.through(lambda: self._open(now, start))
+        return self.patience.through(lambda: self._open(now, start, more))
 
-    def _open(self, now: float, start: Mapping[str, Any]) -> StoreHistory:
+    def _open(
+        self, now: float, start: Mapping[str, Any], more: Callable[[], Mapping[str, Any]]
+    ) -> StoreHistory:
         for name in FOLDERS:
             self.files.make_folder(name)
         while True:
             self.generation = max(numbered(self.files, "generations"), default=0) + 1
             try:
-                self._create("generations", self.generation, "generation", start)
+                self._create("generations", self.generation, "generation", {**start, **more()})
                 break
             except FencedError:
                 continue

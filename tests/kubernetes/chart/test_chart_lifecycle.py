@@ -5,8 +5,10 @@ bad values     refused, mended, upgraded and rolled back on both ways of applyin
 """
 
 import copy
+import io
 import json
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ OTHER_STORE = (
     *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}"),
     *("--set", "store.plaintext=true"),
 )
+# The last commit whose operator served the webhook.
+SERVED_BY_OPERATOR = "2f3df030be9541fb420d74c72aefaf6f65b59455"
 AUTHORITY = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 MERGE = "application/strategic-merge-patch+json"
 
@@ -99,6 +103,7 @@ def test_what_is_installed_comes_up_and_what_is_removed_leaves_policies_and_no_f
     assert bare.run("status", RELEASE)[0] == 0
     assert deployment(api_client).status.ready_replicas == 2
     assert len(zones_of(api_client, "operator")) == 2
+    assert len(zones_of(api_client, "webhook")) == 2
     assert zones_of(api_client, "zookeeper") == {"a", "b", "c"}
     custom = client.CustomObjectsApi(api_client)
     assert_policies_find_a_class(api_client, custom, namespace)
@@ -214,6 +219,44 @@ def test_an_upgrade_and_a_rollback_keep_the_authority_that_the_operator_has_set(
         assert webhook_configuration.bundle_of(restored) == AUTHORITY
     finally:
         installer.do("uninstall", RELEASE)
+
+
+def test_from_a_release_whose_operator_served_the_webhook_its_service_leads_to_pods_of_its_own(
+    installer: Helm, api_client: client.ApiClient, tmp_path: Path
+) -> None:
+    before = chart_of(SERVED_BY_OPERATOR, tmp_path)
+    core, apps = client.CoreV1Api(api_client), client.AppsV1Api(api_client)
+    installer.do("install", RELEASE, before, *OTHER_STORE)
+    try:
+        trust(api_client)
+        old: Any = core.read_namespaced_service("rekindle-webhook", NAMESPACE)
+        upgrade = ("upgrade", RELEASE, CHART, "--reset-then-reuse-values")
+        installer.do(*upgrade, "--force-conflicts")
+        new: Any = core.read_namespaced_service("rekindle-webhook", NAMESPACE)
+        assert new.metadata.uid == old.metadata.uid, "another Service has another address"
+        found: Any = apps.read_namespaced_deployment("rekindle-webhook", NAMESPACE)
+        assert new.spec.selector.items() <= found.spec.template.metadata.labels.items()
+        assert not new.spec.selector.items() <= old.spec.selector.items()
+        assert webhook_configuration.bundle_of(webhooks(api_client)) == AUTHORITY
+        (container,) = deployment(api_client).spec.template.spec.containers
+        assert "webhook" not in {port.name for port in container.ports}
+        installer.do("rollback", RELEASE, "1", "--force-conflicts")
+        back: Any = core.read_namespaced_service("rekindle-webhook", NAMESPACE)
+        assert back.spec.selector == old.spec.selector
+    finally:
+        installer.do("uninstall", RELEASE)
+
+
+def chart_of(commit: str, folder: Path) -> Path:
+    """The chart of an earlier commit, as git has it."""
+    done = subprocess.run(
+        ["git", "archive", commit, "charts"], cwd=ROOT, capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"git has no {commit[:10]} here: the release before is not tested")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "charts" / "rekindle"
 
 
 def test_the_secret_of_the_store_stays_and_no_upgrade_closes_an_open_store(

@@ -7,6 +7,7 @@ uses each and misses none. What it asks of the API server is read in the audit l
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import foreign_crds
 import pytest
 from chart_audit import Audit, arguments_here, pairs
 from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
+from chart_rights import WEBHOOK
 from kubernetes import client
 
 from testbed.foreign_crds import PROVIDERS, install
@@ -23,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 from grounds import Grounds
 from node_requests import NodeRequests
 from operating_world import World, await_that, connected, new_world
-from operator_process import OperatorProcess
+from operator_process import OperatorProcess, WebhookProcess
 
 from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.webhook import certificate_issuer, certificate_rotation
 from rekindle_operator.webhook.certificate_store import SECRET
 from testbed.control_plane import ControlPlane
 from testbed.simulated_kubelets import SimulatedKubelets
@@ -47,6 +50,16 @@ AT_ONCE = {
     ("recoveryclasses.rekindle.dev/status", "update"),
 }
 
+# What the webhook does when it starts, and nothing else ever.
+WEBHOOKS = {
+    *(("recoverypolicies.rekindle.dev", verb) for verb in ("list", "watch")),
+    *(("recoveryclasses.rekindle.dev", verb) for verb in ("list", "watch")),
+    *(("sparkapplications.sparkoperator.k8s.io", verb) for verb in ("list", "watch")),
+    *(("sparkapplications.spark.apache.org", verb) for verb in ("list", "watch")),
+    *(("configmaps", verb) for verb in ("list", "watch")),
+    ("secrets", "get"),
+}
+
 Make = Callable[[list[Object]], OperatorProcess]
 
 
@@ -66,6 +79,10 @@ def streaming(cluster: client.ApiClient) -> Iterator[str]:
     await_that(lambda: core.list_namespaced_service_account(STREAMING).items)
     yield STREAMING
     core.delete_namespace(STREAMING)
+    await_that(
+        lambda: all(found.metadata.name != STREAMING for found in core.list_namespace().items),
+        "the namespace is not gone",
+    )
 
 
 @pytest.fixture
@@ -76,8 +93,7 @@ def make_operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Make]
         def make(objects: list[Object]) -> OperatorProcess:
             token = control_plane.service_account_kubeconfig(NAMESPACE, "rekindle-operator")
             options = (*arguments_here(objects), f"--kubeconfig={token}", LOOK_OFTEN)
-            webhook = ("--webhook", "--webhook-port", "0")
-            made = OperatorProcess(tmp_path / "operators", "operator-a", *options, *webhook)
+            made = OperatorProcess(tmp_path / "operators", "operator-a", *options, "--webhook")
             stack.callback(made.close)
             return made
 
@@ -122,6 +138,44 @@ def test_at_rest_and_through_incidents_it_uses_each_right_that_it_is_given_and_m
     assert not seen.refused()
     assert seen.used() <= pairs(objects)
     assert not pairs(objects) - seen.used(), "given and never used"
+
+
+def test_the_webhook_uses_each_right_that_it_is_given_and_misses_none(
+    installer: Helm,
+    renderer: Helm,
+    cluster: client.ApiClient,
+    streaming: str,
+    control_plane: ControlPlane,
+    audit: Path,
+    tmp_path: Path,
+) -> None:
+    """Without an operator it waits for a certificate; somebody else gives one meanwhile."""
+    assert streaming
+    values = ("--set", "zookeeper.enabled=false,store.open=true,store.addresses={zk:2181}")
+    code, _, _ = installer.run("status", RELEASE)
+    installer.do("install" if code else "upgrade", RELEASE, CHART, *values)
+    ask_about_nothing(cluster)
+    objects = renderer.objects(*values)
+    seen = Audit.begin(audit, WEBHOOK)
+    token = control_plane.service_account_kubeconfig(NAMESPACE, WEBHOOK)
+    options = (*arguments_here(objects, WEBHOOK), f"--kubeconfig={token}")
+    webhook = WebhookProcess(tmp_path, "webhook-a", *options)
+    core: Any = client.CoreV1Api(cluster)
+    core.delete_collection_namespaced_secret(NAMESPACE)
+    issued = certificate_issuer.issue(("rekindle-webhook",), datetime.now(UTC))
+    kept = certificate_rotation.StoredCertificates(current=issued)
+    core.create_namespaced_secret(
+        NAMESPACE, certificate_rotation.to_secret(kept, SECRET, NAMESPACE, None)
+    )
+    try:
+        webhook.start()
+        await_that(lambda: seen.used() >= WEBHOOKS, "what it does at once it has not done")
+        assert not seen.refused()
+        assert seen.used() == pairs(objects, WEBHOOK) == WEBHOOKS
+        assert webhook.metric("rekindle_operator_webhook_certificate_ends") > 0
+    finally:
+        webhook.close()
+        core.delete_collection_namespaced_secret(NAMESPACE)
 
 
 def go_through_incidents(world: World, requests: NodeRequests, seen: Audit) -> None:

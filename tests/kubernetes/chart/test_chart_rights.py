@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
-from chart_rights import documented, given
+from chart_rights import WEBHOOK, documented, given
 from chart_users import OPERATOR, Asked, each, permitted
 from kubernetes import client
 from kubernetes.client import ApiException
@@ -172,6 +172,25 @@ def test_the_operators_account_may_not_do_what_it_has_no_business_with(
 ) -> None:
     assert not permitted(administrator, OPERATOR, NEVER)
     assert not permitted(administrator, OPERATOR, UNLESS_GIVEN)
+
+
+def test_the_webhooks_account_may_do_what_its_table_says_and_nothing_else(
+    administrator: client.ApiClient,
+) -> None:
+    account = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK}"
+    asked = [
+        Asked(right.verb, right.resource, PLACES.get(right.where, right.where), right.name)
+        for right in given(None, WEBHOOK) | given(SELF_MANAGED, WEBHOOK)
+    ]
+    assert len(asked) == 11
+    assert permitted(administrator, account, asked) == asked
+    more = [
+        *each(("get", "list", "watch"), ("pods", "nodes", "recoveries.rekindle.dev")),
+        *each(("list", "watch"), ("secrets", "configmaps"), NAMESPACE),
+        *each(("create", "update", "patch"), ("recoverypolicies.rekindle.dev", "pods")),
+        *each(("update", "patch", "delete"), ("secrets", "configmaps"), NAMESPACE),
+    ]
+    assert not permitted(administrator, account, [*more, *NEVER, *UNLESS_GIVEN])
 
 
 def test_the_account_of_zookeeper_may_do_nothing(administrator: client.ApiClient) -> None:

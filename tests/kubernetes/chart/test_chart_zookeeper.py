@@ -27,6 +27,9 @@ from rekindle_zookeeper import Connection, Encryption, StoreUnreachable, connect
 
 WAIT_SECONDS_MAX = 180.0
 ASK_SECONDS_MAX = 30
+ELECTION_PORT = 3888
+# So long the port waits for the first word without an end: ZooKeeper gives 5 s.
+SILENT_SECONDS = 2.0
 NAME = "rekindle-zookeeper"
 HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 6))
 CERTIFICATE, RENEWED = (store_certificate.ISSUE(HOSTS, datetime.now(UTC)) for _ in range(2))
@@ -209,8 +212,32 @@ def test_servers_are_ready_once_they_are_a_majority_and_one_may_be_lost(
     store.put("/rekindle", b"kept")
     ensemble.launch(2)
     assert await_probe(third, "readinessProbe")
+    strangers = store_certificate.ISSUE(HOSTS, datetime.now(UTC))
+    assert is_let_in(first, tmp_path, CERTIFICATE), "servers cannot reach each other so"
+    assert not is_let_in(first, tmp_path, strangers), "a certificate of any authority is enough"
+    assert not is_let_in(first, tmp_path, None), "no certificate is needed"
     end_daemons(ensemble.daemons[:1], ensemble.watcher)
     assert process_sets.await_condition(lambda: is_kept(store), limit_seconds=WAIT_SECONDS_MAX)
+
+
+def is_let_in(pod: Pod, folder: Path, shown: Issued | None) -> bool:
+    """Whether the port of the servers' election hears somebody out who shows this certificate: it
+    waits for what is said, or ends the connection."""
+    context = ssl.create_default_context(cadata=TRUSTED.decode())
+    if shown is not None:
+        file = folder / "shown.pem"
+        file.write_bytes(shown.pair.key + shown.pair.certificate)
+        context.load_cert_chain(file)
+    try:
+        with (
+            socket.create_connection((pod.host, ELECTION_PORT), SILENT_SECONDS) as raw,
+            context.wrap_socket(raw, server_hostname=pod.host) as connection,
+        ):
+            return bool(connection.recv(1))
+    except TimeoutError:
+        return True
+    except OSError:  # by TLS, or by an end without a word
+        return False
 
 
 def is_kept(store: Connection) -> bool:

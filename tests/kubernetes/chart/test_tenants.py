@@ -108,7 +108,7 @@ def tenants(
             tmp_path / "operator",
             "operator-a",
             *with_secret(arguments_here(renderer.objects(*arguments)), secret),
-            *("--lock-store-root", f"--kubeconfig={token}", "--webhook", "--webhook-port", "0"),
+            *("--lock-store-root", f"--kubeconfig={token}", "--webhook"),
         )
         stack.callback(operator.close)
         ours = connect(store.connect_string, secret=SECRET)

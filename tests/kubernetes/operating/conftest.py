@@ -27,7 +27,7 @@ from acting_driver import pod_body
 from grounds import Grounds
 from node_requests import NodeRequests
 from operating_world import World, await_that, connected, new_world
-from operator_process import OperatorProcess
+from operator_process import OperatorProcess, WebhookProcess
 
 from testbed.foreign_crds import PROVIDERS, install
 
@@ -115,20 +115,36 @@ def operators(
 
 
 @pytest.fixture(scope="module")
-def operator(
-    operators: Make, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> OperatorProcess:
-    """The one that acts for the tests of a module. It serves a webhook, which nobody asks before a
-    test has the API server do so."""
+def operator(operators: Make) -> OperatorProcess:
+    """The one that acts for the tests of a module, and tells the webhook what executors avoid."""
+    return operators("operator-a", "--webhook", "--no-issue-webhook-certificate")
+
+
+@pytest.fixture(scope="module")
+def webhook(
+    control_plane: ControlPlane,
+    administrator: client.ApiClient,
+    store: LocalZookeeper,
+    home: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[WebhookProcess]:
+    """It runs, and nobody asks it before a test has the API server do so."""
+    assert administrator
     made = control_plane.serving_certificate(HOST)
     folder = tmp_path_factory.mktemp("certificates")
     (folder / "tls.crt").write_bytes(Path(made.certificate).read_bytes())
     (folder / "tls.key").write_bytes(Path(made.key).read_bytes())
-    return operators(
-        "operator-a",
-        *("--webhook", "--webhook-port", "0", "--certificates-folder", str(folder)),
+    found = WebhookProcess(
+        tmp_path_factory.mktemp("webhook"),
+        "webhook-a",
+        *("--store", store.connect_string, "--namespace", home),
+        *("--kubeconfig", str(control_plane.kubeconfig), "--certificates-folder", str(folder)),
         *("--sidecar-image", "rekindle/sidecar:1"),
     )
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 @pytest.fixture
@@ -142,17 +158,22 @@ def world(
 
 @pytest.fixture
 def asking(
-    world: World, control_plane: ControlPlane, api_client: client.ApiClient
+    world: World,
+    webhook: WebhookProcess,
+    control_plane: ControlPlane,
+    api_client: client.ApiClient,
 ) -> Iterator[None]:
-    """The API server asks the operator about the pods of the world's namespace."""
+    """The API server asks the webhook about the pods of the world's namespace."""
     world.operator.lead()
-    where = {"url": f"https://{HOST}:{world.operator.webhook_port}{webhook_configuration.PATH}"}
+    if webhook.ended:
+        webhook.start()
+    where = {"url": f"https://{HOST}:{webhook.webhook_port}{webhook_configuration.PATH}"}
     manifest = webhook_configuration.manifest(
         world.namespace, where, bundle=Path(control_plane.authority).read_bytes()
     )
     only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [world.namespace]}
-    for webhook in manifest["webhooks"]:
-        webhook["namespaceSelector"] = {"matchExpressions": [only]}
+    for asked in manifest["webhooks"]:
+        asked["namespaceSelector"] = {"matchExpressions": [only]}
     admission = client.AdmissionregistrationV1Api(api_client)
     admission.create_mutating_webhook_configuration(manifest)
     try:

@@ -1,4 +1,4 @@
-"""An operator as a process of its own, started, stopped, killed and read by tests."""
+"""Operators and webhooks as processes of their own, started, stopped, killed and read by tests."""
 
 import json
 import os
@@ -19,8 +19,12 @@ STOP_SECONDS_MAX = 20.0
 LEAD_SECONDS_MAX = 180.0
 
 
-class OperatorProcess:
-    """`directory` takes its log."""
+class LoggedProcess:
+    """A process of `python -m MODULE` that logs JSON lines, and `ready` once it is; `directory`
+    takes its log."""
+
+    module: str
+    started: str
 
     def __init__(self, directory: Path, name: str, *options: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -30,9 +34,8 @@ class OperatorProcess:
         self._daemon = Daemon(name, directory, None)
         self._watcher: ProcessReaper | None = None
         self._command = [
-            *(sys.executable, "-m", "rekindle_operator", "--identity", name),
-            *("--log", str(self.log), "--port", "0"),
-            *(options if "--webhook" in options else ("--no-webhook", *options)),
+            *(sys.executable, "-m", self.module, "--log", str(self.log)),
+            *options,
         ]
 
     def start(self) -> None:
@@ -48,13 +51,6 @@ class OperatorProcess:
         )
         assert there, "it does not start"
         assert not self.ended, self._daemon.log.read_text()[-3_000:]
-
-    def lead(self) -> None:
-        """Start it unless it runs, and wait until it is the one that acts."""
-        if self.ended:
-            self.start()
-        there = process_sets.await_condition(lambda: self.acts, limit_seconds=LEAD_SECONDS_MAX)
-        assert there, "it does not act"
 
     @property
     def ended(self) -> bool:
@@ -101,7 +97,7 @@ class OperatorProcess:
         return self._read(kind, self._marked)
 
     def page(self, path: str) -> str:
-        port = self._all("operator-started")[-1]["port"]
+        port = self._all(self.started)[-1]["port"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             text: str = answer.read().decode()
             return text
@@ -109,15 +105,6 @@ class OperatorProcess:
     def metric(self, name: str) -> float:
         found = [line for line in self.page("/metrics").splitlines() if line.startswith(name)]
         return float(found[0].rpartition(" ")[2]) if found else 0.0
-
-    @property
-    def webhook_port(self) -> int:
-        """Where its webhook listens."""
-        return int(self._all("webhook-serves")[-1]["port"])
-
-    @property
-    def acts(self) -> bool:
-        return not self.ended and self.metric("rekindle_operator_leader") == 1
 
     def _all(self, kind: str) -> list[dict[str, Any]]:
         return self._read(kind, 0)
@@ -128,3 +115,45 @@ class OperatorProcess:
         whole = self.log.read_bytes()[since:].rpartition(b"\n")[0]
         found = [json.loads(line) for line in whole.splitlines()]
         return [line for line in found if kind in ("", line["kind"])]
+
+    @property
+    def process_id(self) -> int:
+        """Of the process that runs."""
+        leader = self._daemon.leader
+        assert leader is not None
+        return leader.pid
+
+
+class OperatorProcess(LoggedProcess):
+    """The command `rekindle-operator`; without `--webhook` it has none to look after."""
+
+    module, started = "rekindle_operator", "operator-started"
+
+    def __init__(self, directory: Path, name: str, *options: str) -> None:
+        webhook = () if "--webhook" in options else ("--no-webhook",)
+        super().__init__(directory, name, "--identity", name, "--port", "0", *webhook, *options)
+
+    def lead(self) -> None:
+        """Start it unless it runs, and wait until it is the one that acts."""
+        if self.ended:
+            self.start()
+        there = process_sets.await_condition(lambda: self.acts, limit_seconds=LEAD_SECONDS_MAX)
+        assert there, "it does not act"
+
+    @property
+    def acts(self) -> bool:
+        return not self.ended and self.metric("rekindle_operator_leader") == 1
+
+
+class WebhookProcess(LoggedProcess):
+    """The command `rekindle-webhook`."""
+
+    module, started = "rekindle_operator.webhook", "webhook-started"
+
+    def __init__(self, directory: Path, name: str, *options: str) -> None:
+        super().__init__(directory, name, "--port", "0", "--health-port", "0", *options)
+
+    @property
+    def webhook_port(self) -> int:
+        """Where its webhook listens."""
+        return int(self._all("webhook-serves")[-1]["port"])

@@ -5,6 +5,8 @@ from typing import Any
 from node_requests import AUTOSCALER, KARPENTER, ONE, NodeRequests, machines
 from operating_world import GROUP, VERSION, World, await_that
 
+from rekindle.coordination import NodeView, session
+from rekindle.protocol import store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_operator.cluster.api_client import path_of
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
@@ -114,3 +116,40 @@ def test_a_loss_while_the_store_is_away_is_dealt_with_when_it_is_back(
     await_that(requests.is_clear)
     world.lose(world.busy_nodes()[0])
     await_that(lambda: len(world.driver.plans()) > planned, "the next loss is not planned for")
+
+
+def test_for_a_node_that_is_announced_to_go_another_one_is_requested_until_it_stays(
+    world: World, requests: NodeRequests
+) -> None:
+    taint = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
+    world.start(nodes=4, class_={"provisioning": [{**KARPENTER, "limits": ONE}]})
+    node = world.executors_nodes()[0]
+    (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == node]
+
+    def recorded() -> NodeView:
+        path = world.driver.place.path(store_paths.COORDINATION)
+        found = world.driver.connection.get(path)
+        assert found is not None
+        kept = session.from_record(found[0], path).kept
+        assert kept is not None
+        return kept.nodes[pod.status.pod_ip]
+
+    world.core.patch_node(node, {"spec": {"taints": [taint]}})
+    await_that(lambda: recorded().notice is not None, "the record has no notice")
+    notice = recorded().notice
+    assert notice is not None
+    assert notice.source == f"taint {taint['key']}"
+    await_that(lambda: requests.counts()["Karpenter"] == 1, "no node was requested")
+    await_that(lambda: world.status().get("reason") == "LossAnnounced")
+    assert [row["name"] for row in world.status()["announcedNodes"]] == [node]
+    await_that(lambda: world.events("LossAnnounced"), "no event says it")
+    await_that(lambda: world.operator.metric("rekindle_operator_nodes_announced") == 1)
+    world.rest()
+    assert requests.counts()["Karpenter"] == 1
+
+    world.core.patch_node(node, {"spec": {"taints": None}})
+    await_that(lambda: world.phase() == "Abandoned", "the notice is not withdrawn")
+    assert recorded().notice is None
+    await_that(requests.is_clear, "something is left")
+    assert world.lost_nodes() == set()
+    assert len(world.recoveries()) == 1

@@ -132,7 +132,7 @@ def test_a_class_is_filled_in_with_what_harms_nothing(api: Api, made: list[Objec
         "limits": {
             "nodesPerIncidentMax": 100,
             "nodesAtOnceMax": 50,
-            "concurrentRecoveriesMax": 100,
+            "concurrentRecoveriesMax": 1000,
             "nodeCpuCapPercentMax": 100,
             "solverBudgetSecondsMax": 5,
             "recoveriesKeptMax": 20,

@@ -19,7 +19,7 @@ from spark_on_kubernetes import LOST, NODES, SHAPE, Cluster
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
-from operator_process import OperatorProcess
+from operator_process import OperatorProcess, WebhookProcess
 
 from rekindle import protocol
 from rekindle.protocol import ProgressReport, store_paths
@@ -78,24 +78,26 @@ def make_terms(api_client: client.ApiClient, namespace: str) -> client.CustomObj
 def operating(
     plane: ControlPlane, api_client: client.ApiClient, cluster: Cluster, store: str, folder: Path
 ) -> Iterator[OperatorProcess]:
-    """An operator that acts, and whose webhook is asked about the pods of the namespace."""
+    """An operator that acts, and a webhook that is asked about the pods of the namespace."""
     made = plane.serving_certificate(HOST)
     folder.mkdir()
     (folder / "tls.crt").write_bytes(Path(made.certificate).read_bytes())
     (folder / "tls.key").write_bytes(Path(made.key).read_bytes())
+    shared = ("--store", store, "--namespace", cluster.namespace)
+    shared = (*shared, "--kubeconfig", str(plane.kubeconfig))
     operator = OperatorProcess(
-        folder,
-        "operator",
-        *("--store", store, "--namespace", cluster.namespace, "--webhook", "--webhook-port", "0"),
-        *("--kubeconfig", str(plane.kubeconfig), "--certificates-folder", str(folder)),
+        folder, "operator", *shared, "--webhook", "--no-issue-webhook-certificate"
     )
+    webhook = WebhookProcess(folder, "webhook", *shared, "--certificates-folder", str(folder))
     admission = client.AdmissionregistrationV1Api(api_client)
     bundle = Path(plane.authority).read_bytes()
     with ExitStack() as stack:
         stack.callback(tell, operator)
         stack.callback(operator.close)
         operator.start()
-        manifest = asking(cluster.namespace, operator.webhook_port, bundle)
+        stack.callback(webhook.close)
+        webhook.start()
+        manifest = asking(cluster.namespace, webhook.webhook_port, bundle)
         admission.create_mutating_webhook_configuration(manifest)
         stack.callback(admission.delete_mutating_webhook_configuration, cluster.namespace)
         operator.lead()

@@ -12,6 +12,7 @@ from typing import Any
 from store_in_memory import ConnectionInMemory, SharedStore
 
 from rekindle import protocol
+from rekindle.coordination import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.settings import Policy
 from rekindle.protocol import Directive, Heartbeat, Orders, store_paths
@@ -33,6 +34,7 @@ class Provider:
     trouble: str = ""
     looking: Exception | None = None
     located: dict[str, str] = field(default_factory=dict)
+    announced: dict[str, LossNotice] = field(default_factory=dict)
     requests: dict[str, NodeRequestOrder] = field(default_factory=dict)
 
     def request(self, place: Place, identity: str, request: NodeRequestOrder) -> None:
@@ -48,6 +50,10 @@ class Provider:
         if self.looking is not None:
             raise self.looking
         return self.gone
+
+    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+        del place
+        return self.announced
 
     def domains(self, place: Place) -> Mapping[str, str]:
         del place

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from rekindle.coordination import directive_acceptance, session
+from rekindle.coordination import LossNotice, directive_acceptance, session
 from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.coordination.session import ApplicationReading, Case, Decision
@@ -25,6 +25,7 @@ from rekindle.protocol import (
     CheckpointReport,
     Directive,
     Heartbeat,
+    MoveOrder,
     NodeSeen,
     Orders,
     PlanOrder,
@@ -95,6 +96,8 @@ class World:
         self.starts = dict.fromkeys(NODES, 0)
         self.pending: list[Directive] = []
         self.deaf = False
+        self.moves = False
+        self.leaving: dict[str, LossNotice] = {}
         self.checkpoint = 0
         self.start_driver(resumed=False)
 
@@ -146,6 +149,11 @@ class World:
         self.resident = kept | {name: node for name, node in held.items() if name not in runs}
         self.live = tuple(name for name in self.live if name in self.placement)
 
+    def announce(self, *nodes: str, seconds: float = 120.0) -> None:
+        """Nodes say that they will go; those that said so before stay."""
+        notices = {node: LossNotice("spot", self.now + seconds) for node in nodes}
+        self.leaving = {node: self.leaving.get(node, notice) for node, notice in notices.items()}
+
     def restore(self, *nodes: str) -> None:
         """Nodes come back, empty."""
         for node in nodes:
@@ -193,6 +201,7 @@ class World:
             "stopped": dict(self.stopped),
             "plan_epoch": self.following.plan_epoch,
             "directive": self.following.directive,
+            "moving": {} if self.moves else None,
         }
         self.reading = replace(self.reading, progress=ProgressReport(**{**common, **fields}))
 
@@ -208,6 +217,8 @@ class World:
                 self.answers.append(self._answer(directive, why))
             if not why and isinstance(directive.order, PlanOrder):
                 self._place(directive.order)
+            if not why and isinstance(directive.order, MoveOrder):
+                self.placement |= directive.order.placement
         self.pending.clear()
 
     def _answer(self, directive: Directive, why: str) -> Acknowledgement:
@@ -260,7 +271,8 @@ class World:
     def decide(self) -> Decision:
         approved = self.terms.approved or not self.terms.approval_needed
         plan = approved and not self.terms.paused and not self.terms.ahead
-        return session.decide(self.case, self.reading, self.now, clock=float, plan=plan)
+        reading = replace(self.reading, notices=dict(self.leaving))
+        return session.decide(self.case, reading, self.now, clock=float, plan=plan)
 
     def write(self, decision: Decision) -> None:
         self.case = decision.case

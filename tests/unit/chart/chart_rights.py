@@ -1,4 +1,4 @@
-"""Rights of the operator, by its roles and by docs/install.md.
+"""Rights of operator and webhook, by their roles and by docs/install.md.
 
 A resource is written as kubectl does, `machinedeployments.cluster.x-k8s.io/scale`.
 """
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from chart_commands import NAMESPACE, ROOT, Object
 
-__all__ = ["Right", "Row", "documented", "given", "rights"]
+__all__ = ["OPERATOR", "WEBHOOK", "Right", "Row", "documented", "given", "rights"]
+
+OPERATOR, WEBHOOK = "rekindle-operator", "rekindle-webhook"
 
 ROW = re.compile(r"^\| (cluster|own|`[a-z-]+`) \|([^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|$", re.MULTILINE)
 RESOURCE = re.compile(r"`([^`]+)`(?: named `([^`]+)`)?")
@@ -35,14 +37,14 @@ class Row:
     settings: tuple[str, ...]
 
 
-def rights(objects: Iterable[Object]) -> set[Right]:
-    """What the rendered roles give to the operator's account."""
+def rights(objects: Iterable[Object], account: str = OPERATOR) -> set[Right]:
+    """What the rendered roles give to an account."""
     rendered = [*objects]
     bound = {
         (item["roleRef"]["kind"], item["roleRef"]["name"], _place(item))
         for item in rendered
         if item["kind"] in ("RoleBinding", "ClusterRoleBinding")
-        and any(subject["name"] == "rekindle-operator" for subject in item["subjects"])
+        and any(subject["name"] == account for subject in item["subjects"])
     }
     return {
         Right(_place(role), _written(resource, group), name, verb)
@@ -56,9 +58,11 @@ def rights(objects: Iterable[Object]) -> set[Right]:
     }
 
 
-def documented() -> list[Row]:
-    """The table of docs/install.md."""
-    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+def documented(account: str = OPERATOR) -> list[Row]:
+    """The table of an account in docs/install.md; that of the webhook is the second."""
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    operators, _, webhooks = page.partition("The webhook's account")
+    text = operators if account == OPERATOR else webhooks
     return [
         Row(
             frozenset(
@@ -72,11 +76,11 @@ def documented() -> list[Row]:
     ]
 
 
-def given(setting: str | None) -> set[Right]:
+def given(setting: str | None, account: str = OPERATOR) -> set[Right]:
     """What the table says that a value gives; None: what is always there."""
     return {
         right
-        for row in documented()
+        for row in documented(account)
         if (setting in row.settings if setting else not row.settings)
         for right in row.rights
     }

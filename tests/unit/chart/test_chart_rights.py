@@ -1,8 +1,8 @@
-"""The operator's rights as the chart renders them: those of docs/install.md and no others."""
+"""Rights as the chart renders them: those of docs/install.md and no others."""
 
 import pytest
 from chart_commands import EVERYTHING, NAMESPACE, Helm
-from chart_rights import Right, documented, given, rights
+from chart_rights import WEBHOOK, Right, documented, given, rights
 
 # Who makes the certificates of the webhook and of ZooKeeper; the first are the defaults.
 SELF_MANAGED = ("webhook.certificates.certManager=false", "zookeeper.tls.certManager=false")
@@ -21,6 +21,17 @@ def test_a_value_gives_the_rights_that_the_table_says(renderer: Helm, setting: s
     assert found == given(None) | given(setting)
 
 
+def test_the_webhook_has_the_rights_of_its_table_writes_nothing_and_reads_no_pods(
+    renderer: Helm,
+) -> None:
+    found = rights(renderer.objects(), WEBHOOK)
+    assert found == given(None, WEBHOOK) | given(SELF_MANAGED[0], WEBHOOK)
+    assert {right.verb for right in found} == {"get", "list", "watch"}
+    assert "pods" not in {right.resource for right in found}
+    others = rights(renderer.objects("--set", OTHERS_MANAGE), WEBHOOK)
+    assert others == given(None, WEBHOOK)
+
+
 def test_a_kubeconfig_of_another_cluster_is_read_where_it_is_named(renderer: Helm) -> None:
     found = rights(renderer.objects("-f", EVERYTHING))
     assert {right for right in found if right.resource == "secrets"} == {
@@ -37,10 +48,10 @@ def test_no_role_has_a_wildcard(renderer: Helm) -> None:
         assert "*" not in str(role["rules"]), role["metadata"]["name"]
 
 
-def test_nobody_but_the_operator_is_bound_by_default(renderer: Helm) -> None:
+def test_nobody_but_operator_and_webhook_is_bound_by_default(renderer: Helm) -> None:
     kinds = ("RoleBinding", "ClusterRoleBinding")
     bindings = [item for item in renderer.objects() if item["kind"] in kinds]
-    assert len(bindings) == 3
+    assert len(bindings) == 5
     for item in bindings:
         (subject,) = item["subjects"]
-        assert (subject["name"], subject["namespace"]) == ("rekindle-operator", NAMESPACE)
+        assert (subject["name"], subject["namespace"]) == (item["metadata"]["name"], NAMESPACE)

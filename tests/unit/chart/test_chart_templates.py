@@ -19,6 +19,7 @@ from rekindle_operator.controller import store_certificate
 from rekindle_operator.controller.operator_main import operate
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.webhook import webhook_configuration, webhook_server
+from rekindle_operator.webhook.webhook_main import serve
 
 GOLDEN = ROOT / "tests" / "golden" / "chart"
 # Set to anything, it has the snapshots written anew.
@@ -87,7 +88,7 @@ def test_the_manifests_are_those_of_the_snapshot(
         (["store.addresses={a:2181}"], ["store.addresses names a ZooKeeper, and", "installs"]),
         (
             ["zookeeper.enabled=false", "store.addresses={a:2181,b}"],
-            ['store.addresses[1] is "b": write it like zookeeper-0.zookeeper.data.svc:2181'],
+            ['store.addresses[1] is "b": write it like zookeeper-0.zookeeper.data.svc:2281'],
         ),
         (
             ["zookeeper.enabled=false", "store.addresses={a:2281}"],
@@ -189,6 +190,10 @@ def test_the_manifests_are_those_of_the_snapshot(
         ),
         (["operator.extraArguments={--nope}"], ['operator.extraArguments[0] is "--nope"']),
         (["operator.extraArguments={--store=x:1}"], ["all else has a value of its own"]),
+        (["operator.extraArguments={--sidecar-image=x}"], ["give it in webhook.extraArguments"]),
+        (["webhook.extraArguments={--port=1}"], ['webhook.extraArguments[0] is "--port=1"']),
+        (["webhook.resources.limits.memory=lots"], ["webhook.resources.limits.memory"]),
+        (["webhook.replicas=0"], ["/webhook/replicas", "want 1"]),
     ],
     ids=lambda found: found[0] if isinstance(found, list) else None,
 )
@@ -258,7 +263,7 @@ def test_the_webhook_is_the_one_that_the_operator_knows(renderer: Helm) -> None:
 @pytest.mark.parametrize("arguments", [[], ["-f", EVERYTHING]], ids=["default", "everything"])
 def test_every_pod_is_confined(renderer: Helm, arguments: list[object]) -> None:
     workloads = [found for found in renderer.objects(*arguments) if found["kind"] in WORKLOADS]
-    assert len(workloads) == len(WORKLOADS)
+    assert len(workloads) == 3  # operator, webhook, ZooKeeper
     for workload in workloads:
         pod = workload["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]
@@ -333,15 +338,18 @@ def test_without_the_webhook_nothing_of_it_is_left(renderer: Helm) -> None:
     assert "--no-webhook" in operator_arguments(objects)
     kinds = {found["kind"] for found in objects}
     assert "MutatingWebhookConfiguration" not in kinds
-    assert "rekindle-webhook" not in {found["metadata"]["name"] for found in objects}
+    names = {found["metadata"]["name"] for found in objects}
+    assert not {name for name in names if name.startswith("rekindle-webhook")}
     role = pick(objects, "ClusterRole", "rekindle-operator")
     assert "mutatingwebhookconfigurations" not in json.dumps(role)
 
 
 def operator_arguments(objects: list[Object]) -> list[str]:
-    (container,) = pick(objects, "Deployment", "rekindle-operator")["spec"]["template"]["spec"][
-        "containers"
-    ]
+    return arguments_of(objects, "rekindle-operator")
+
+
+def arguments_of(objects: list[Object], name: str) -> list[str]:
+    (container,) = pick(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"]
     arguments: list[str] = container["args"]
     return arguments
 
@@ -373,6 +381,7 @@ def known_metrics() -> set[str]:
     """Names of the operator's time series."""
     figures = OperatorMetrics()
     webhook_server.make_counter(figures.registry)
+    webhook_server.make_gauge(figures.registry)
     families = [*figures.registry.collect()]
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
     return {
@@ -403,10 +412,36 @@ def test_the_operator_knows_every_option_that_the_chart_gives_it(renderer: Helm)
         given = {
             word.partition("=")[0] for word in operator_arguments(renderer.objects(*arguments))
         }
-        assert given <= options
+        assert {word.replace("--no-", "--") for word in given} <= options
     assert "--store" in given
     added = re.findall(r"--[a-z-]+", renderer.refusal("operator.extraArguments={--nope}"))
     assert set(added) - {"--nope", "--debug"} <= options
+
+
+def test_the_webhook_knows_every_option_that_the_chart_gives_it(renderer: Helm) -> None:
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(serve).parameters}
+    for arguments in ([], ["-f", EVERYTHING]):
+        given = arguments_of(renderer.objects(*arguments), "rekindle-webhook")
+        assert {word.partition("=")[0] for word in given} <= options
+    assert "--certificates-folder=/run/secrets/rekindle/webhook" in given
+    added = re.findall(r"--[a-z-]+", renderer.refusal("webhook.extraArguments={--nope}"))
+    assert set(added) - {"--nope", "--debug"} <= options
+
+
+def test_the_operator_serves_no_webhook(renderer: Helm) -> None:
+    objects = renderer.objects()
+    operator = pick(objects, "Deployment", "rekindle-operator")["spec"]["template"]
+    webhook = pick(objects, "Deployment", "rekindle-webhook")["spec"]["template"]
+    (container,) = operator["spec"]["containers"]
+    assert "webhook" not in {port["name"] for port in container["ports"]}
+    rules = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["ingress"]
+    assert [rule["ports"] for rule in rules] == [[{"port": 8080}]]
+    selector = pick(objects, "Service", "rekindle-webhook")["spec"]["selector"]
+    assert selector.items() <= webhook["metadata"]["labels"].items()
+    assert not selector.items() <= operator["metadata"]["labels"].items()
+    (container,) = webhook["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "128Mi"}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
 
 
 def test_the_image_runs_as_the_user_of_the_chart(renderer: Helm) -> None:

@@ -1,5 +1,6 @@
 """The console's pages, from values: what they show, that no name is markup, their limits."""
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -19,6 +20,7 @@ from console_world import (
 )
 from standing_world import NODES, Desk, running, short_of_capacity
 
+from rekindle.coordination import LossNotice
 from rekindle.coordination.coordination_state import active
 from rekindle.coordination.incident_history import ProgressPoint
 from rekindle.model.errors import RunError
@@ -123,6 +125,17 @@ def test_an_application_shows_its_queries_by_priority_with_lag() -> None:
         ("busiest", "4", "live", "1.5 s"),
     ]
     assert "All 2 queries run." in found.text
+
+
+def test_a_node_that_is_announced_to_go_is_shown_and_nothing_counts_as_lost() -> None:
+    desk = running()
+    notices = {"n1": LossNotice("spot", desk.now + 60.0)}
+    desk.reading = replace(desk.reading, notices=notices)
+    desk.decide()
+    found = read(Values([record_of(desk, "team/flights")]), "/applications/team/flights")
+    assert "1 node announced to go. 2 of 2 queries run." in found.text
+    assert re.search(r"n1 is announced to go, .* \(spot\)\.", found.text), found.text
+    assert "everything" not in found.text
 
 
 def test_an_open_incident_shows_nodes_plans_and_who_waits_for_what_and_why() -> None:

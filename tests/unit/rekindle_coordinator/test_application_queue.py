@@ -55,3 +55,21 @@ def test_who_is_forgotten_has_no_turn() -> None:
     turns.forget(A)
     turns.forget(B)
     assert order(turns, 2.0) == []
+
+
+def test_one_that_always_has_news_has_one_turn_while_a_thousand_others_have_theirs() -> None:
+    """So each of them waits for one plan of it at most, which its budget bounds."""
+    queue, greedy = ApplicationQueue(), Place("tenants", "greedy")
+    others = [Place("tenants", f"a{number}") for number in range(1_000)]
+    queue.hurry(greedy)
+    for other in others:
+        queue.hurry(other)
+    served = []
+    while len(served) <= len(others):
+        place = queue.next(0.0)
+        assert place is not None
+        served.append(place)
+        if place == greedy:
+            queue.hurry(greedy)
+    assert served == [greedy, *others]
+    assert queue.next(0.0) == greedy

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from rekindle.model.errors import InputError
-from rekindle_coordinator import coordinator_health
+from rekindle_coordinator import coordinator_health, health_server
 from rekindle_coordinator.coordinator_health import Metrics
 
 
@@ -24,7 +24,7 @@ def ask(port: int, page: str, host: str = "127.0.0.1") -> tuple[int, str]:
 
 def test_health_tells_who_leads_and_fails_when_the_loop_does_not_turn_any_more() -> None:
     metrics = Metrics()
-    port = coordinator_health.serve(metrics, 0)
+    port = health_server.serve(metrics, 0)
     metrics.leads.set(1)
     metrics.applications.set(3)
     status, text = ask(port, "health")
@@ -42,14 +42,14 @@ def test_health_tells_who_leads_and_fails_when_the_loop_does_not_turn_any_more()
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is one family here")
 def test_both_families_are_answered_on_one_port() -> None:
-    port = coordinator_health.serve(Metrics(), 0)
+    port = health_server.serve(Metrics(), 0)
     assert [ask(port, "health", host)[0] for host in ("127.0.0.1", "[::1]")] == [200, 200]
 
 
 def test_who_is_not_ready_says_what_is_waited_for() -> None:
     metrics = Metrics()
     metrics.awaited = "pods"
-    port = coordinator_health.serve(metrics, 0)
+    port = health_server.serve(metrics, 0)
     status, text = ask(port, "ready")
     found = json.loads(text)
     assert (status, found["healthy"], found["ready"]) == (503, True, False)
@@ -62,42 +62,42 @@ def test_who_is_not_ready_says_what_is_waited_for() -> None:
 
 @pytest.mark.parametrize("page", ["", "nope", "healthz", "metrics/x"])
 def test_a_page_that_is_not_there_is_not_answered_with_metrics(page: str) -> None:
-    assert ask(coordinator_health.serve(Metrics(), 0), page)[0] == 404
+    assert ask(health_server.serve(Metrics(), 0), page)[0] == 404
 
 
 def test_metrics_are_those_of_this_coordinator_alone() -> None:
     metrics = Metrics()
     metrics.plans.inc()
-    status, text = ask(coordinator_health.serve(metrics, 0), "metrics")
+    status, text = ask(health_server.serve(metrics, 0), "metrics")
     assert status == 200
     assert "rekindle_coordinator_plans_total 1.0" in text.splitlines()
     assert all(line.startswith(("#", "rekindle_coordinator_")) for line in text.splitlines())
 
 
 def test_a_connection_that_says_nothing_keeps_nobody_from_an_answer() -> None:
-    port = coordinator_health.serve(Metrics(), 0)
+    port = health_server.serve(Metrics(), 0)
     with socket.create_connection(("127.0.0.1", port)):
         assert ask(port, "health")[0] == 200
 
 
 def test_a_port_that_is_taken_is_refused() -> None:
-    port = coordinator_health.serve(Metrics(), 0)
+    port = health_server.serve(Metrics(), 0)
     with pytest.raises(InputError, match=f"--port {port}: cannot be listened on"):
-        coordinator_health.serve(Metrics(), port)
+        health_server.serve(Metrics(), port)
 
 
 def test_connections_that_say_nothing_take_few_threads_and_keep_nobody_from_an_answer() -> None:
-    port = coordinator_health.serve(Metrics(), 0)
+    port = health_server.serve(Metrics(), 0)
     before = threading.active_count()
     silent = [
         socket.create_connection(("127.0.0.1", port))
-        for _ in range(4 * coordinator_health.CONNECTIONS_MAX)
+        for _ in range(4 * health_server.CONNECTIONS_MAX)
     ]
     try:
         assert ask(port, "health")[0] == 200
-        silent[0].settimeout(coordinator_health.REQUEST_SECONDS_MAX / 2)
+        silent[0].settimeout(health_server.REQUEST_SECONDS_MAX / 2)
         assert silent[0].recv(1) == b""  # the oldest was ended, before its time was over
-        assert threading.active_count() - before <= 2 * coordinator_health.CONNECTIONS_MAX
+        assert threading.active_count() - before <= 2 * health_server.CONNECTIONS_MAX
     finally:
         for connection in silent:
             connection.close()

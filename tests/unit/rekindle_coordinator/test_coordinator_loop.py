@@ -5,6 +5,7 @@ import pytest
 from shell_world import Provider, World, settled
 
 from rekindle import protocol
+from rekindle.coordination import LossNotice, coordination_state
 from rekindle.protocol import DropOrder, NodeSeen, Orders, PlanOrder, PriorityOverride, store_paths
 
 
@@ -258,6 +259,28 @@ def test_the_providers_word_on_failure_domains_holds_whenever_it_comes() -> None
     world.fleet.report(world.member)
     coordinator.settle()
     assert known() == {**dict.fromkeys(world.member.nodes), **provider.located}
+
+
+def test_a_notice_of_the_provider_is_recorded_and_a_node_requested_without_any_report() -> None:
+    world, provider = World(), Provider()
+    coordinator = settled(world, provider)
+
+    def announced() -> dict[str, LossNotice]:
+        case = coordinator.shell.desks[world.member.place].case
+        assert case is not None
+        assert case.state is not None
+        return coordination_state.announced(case.state)
+
+    provider.announced = {"a0-node-2": LossNotice("spot", world.now + 120.0)}
+    coordinator.settle()
+    assert announced()["a0-node-2"].source == "spot"
+    assert set(provider.requests) == {"test/a0 1-nodes-1"}
+    provider.looking = OSError("the API server is away")
+    coordinator.settle()
+    assert announced(), "what was said holds on"
+    provider.looking, provider.announced = None, {}
+    coordinator.settle()
+    assert announced() == {}
 
 
 def test_nodes_that_the_provider_misses_are_dropped_without_any_report() -> None:

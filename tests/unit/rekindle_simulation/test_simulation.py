@@ -16,6 +16,7 @@ FOUND_SOMETHING = {
     1132: "a pause outlasted its end, which was refused for its plan epoch",
     639: "costs that the store has lost, and only one coordinator still knows",
     669: "a sidecar knew that nobody leads, and did not say so without its store",
+    3745: "queries that waited for all nodes did not know that an announced one stays",
     2251: "orders that waited for the store were given in another order",
     3194: "a lost plan was given up, and only a restarted coordinator looked at what had been done",
     500333: "a plan relied on a drop that was refused for its plan epoch",

@@ -539,3 +539,34 @@ def test_a_data_file_that_is_not_there_is_damage_of_the_source(
     (compacted / name).unlink()
     with pytest.raises(DamagedError, match=f"{name}: is not there, but the index of commit 1"):
         store_copies.copy(str(compacted), str(tmp_path / "copy"))
+
+
+def listed(store: Path, number: int, **content: object) -> None:
+    """Add a record of files that a source reads."""
+    files = store_files.at(store)
+    for folder in ("listings", "listings/orders"):
+        files.make_folder(folder)
+    record = record_format.encode("listing", {"files": [], **content})
+    files.create(f"listings/orders/{number}.json", record)
+
+
+def test_lists_of_files_are_copied_as_they_are_once_the_driver_has_put_them_together(
+    store: Path, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        listed(store, number)
+
+    def work() -> None:
+        listed(store, 3, whole=True, begins={})
+        for number in (1, 2):
+            (store / f"listings/orders/{number}.json").unlink()
+        listed(store, 4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        meanwhile(patch, store, "listings/", work)
+        copied = store_copies.copy(str(store), str(tmp_path / "copy"))
+    assert copied.findings.damages == []
+    there = tmp_path / "copy" / "listings" / "orders"
+    assert {"3.json", "4.json"} <= {path.name for path in there.iterdir()}
+    for name in ("3.json", "4.json"):
+        assert (there / name).read_bytes() == (store / "listings/orders" / name).read_bytes()

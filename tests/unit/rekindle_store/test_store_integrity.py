@@ -381,3 +381,18 @@ def test_a_segment_that_was_made_while_records_were_listed_is_no_damage(
     found = findings(store)
     assert found.damages == []
     assert found.commits == 20, "the last record that was listed is of a segment"
+
+
+def test_a_list_of_files_that_lacks_a_record_or_has_a_damaged_one_is_found(store: Path) -> None:
+    folder = store / "listings" / "orders"
+    folder.mkdir(parents=True)
+    for number in (2, 4, 5, 7):
+        whole_record = {"whole": True, "begins": {}} if number == 4 else {}
+        content = {"files": [], **whole_record}
+        (folder / f"{number}.json").write_bytes(record_format.encode("listing", content))
+    assert damages(store) == [("listings/orders/6.json", "is not there, but what came later is")]
+    (folder / "6.json").write_bytes(record_format.encode("listing", {"files": []}))
+    assert damages(store) == []
+    flip(folder / "5.json", at=20)
+    [(place, _)] = damages(store)
+    assert place == "listings/orders/5.json"

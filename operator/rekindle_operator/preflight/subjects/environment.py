@@ -60,7 +60,8 @@ class Quota:
 class PreflightEnvironment:
     """What could be read; None where nobody could. `claims` (name -> access modes), `quotas` and
     `limit_ranges` (objects) are of the application's namespace, `policies` too; `nodes` are the
-    labels of the nodes that take pods, `classes` by name. `asked`: whether a cluster was asked."""
+    labels of the nodes that take pods, `classes` by name, `webhooks` the available replicas of
+    Rekindle's, by namespace/name. `asked`: whether a cluster was asked."""
 
     claims: Mapping[str, tuple[str, ...]] | None = None
     quotas: tuple[Quota, ...] | None = None
@@ -68,6 +69,7 @@ class PreflightEnvironment:
     nodes: tuple[Labels, ...] | None = None
     policies: tuple[RecoveryPolicy, ...] | None = None
     classes: Mapping[str, RecoveryClass] | None = None
+    webhooks: Mapping[str, int] | None = None
     asked: bool = True
 
     def remedy(self, right: str) -> str:

@@ -57,3 +57,21 @@ def test_a_failure_of_eight_nodes_is_judged_as_in_the_benchmarks(
     (options,) = performed
     assert options.judged
     assert (options.load_target_percent, options.calibration_seconds_max) == (66.0, None)
+
+
+def test_with_kafka_eight_of_ten_nodes_are_killed_at_a_rate_of_the_producers(
+    performed: list[DemoOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(demo_run, "check_topics", lambda options, _: checked.append(options.source))
+    assert command_line.run(command_line.application, ["demo", "--source", "kafka"]) == 0
+    (options,) = performed
+    assert (options.source, options.nodes, options.kill) == ("kafka", 10, 8)
+    assert options.rows_per_second == 3_000
+    assert not options.judged, "its load is that of the rate"
+    assert checked == ["kafka"]
+
+
+def test_another_source_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(command_line.application, ["demo", "--source", "kinesis"]) == 2
+    assert "--source" in capsys.readouterr().err

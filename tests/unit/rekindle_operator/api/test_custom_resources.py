@@ -156,7 +156,8 @@ def test_no_two_reasons_are_written_alike() -> None:
 
 
 def test_kinds_of_incidents_are_the_cores() -> None:
-    for kind in incidents.IncidentKind:
+    # the release before knows no word for the other one: no kind is written then
+    for kind in set(incidents.IncidentKind) - {incidents.IncidentKind.ANNOUNCED}:
         record = {"kind": camel_case(kind)}
         story = recovery_resource.from_object(
             {"metadata": {"name": "r"}, "spec": recovery_spec(), "status": record}
@@ -320,6 +321,9 @@ def test_an_empty_story_says_so_in_its_columns() -> None:
         "dryRun": False,
         "domainsImpaired": "",
         "lostNodesTotal": 0,
+        "movedPartitions": 0,
+        "savedQueryPartitions": 0,
+        "savedPriority": 0.0,
         "nodesRequested": 0,
         "plansTotal": 0,
         "plansDropped": 0,

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import EventInbox, News
-from rekindle_operator.cluster.object_watcher import WatchHandler, news_of
+from rekindle_operator.cluster.event_inbox import EventInbox
+from rekindle_operator.cluster.object_watcher import news_of
+from rekindle_operator.cluster.watch_events import News, WatchHandler
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
 
 BODY = {"kind": "Machine", "metadata": {"name": "one", "namespace": "infra", "uid": "u"}}
@@ -51,7 +52,9 @@ def test_an_object_of_an_unforeseen_shape_is_unreadable_and_stops_nothing() -> N
 
 
 def test_news_that_fail_keep_no_others_from_being_taken_in() -> None:
-    inbox, taken, file = EventInbox(), [], io.StringIO()
+    inbox: EventInbox[ClusterView] = EventInbox()
+    taken: list[int] = []
+    file = io.StringIO()
     inbox.put(lambda _: cast(None, {}["spec"]))
     inbox.put(lambda _: taken.append(1))
     none: Any = SimpleNamespace(

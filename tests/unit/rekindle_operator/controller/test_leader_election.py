@@ -176,7 +176,7 @@ def operator() -> RunningOperator:
         leadership=nothing,
         errands=nothing,
         probe=nothing,
-        admission=nothing,
+        webhook=nothing,
         known=nothing,
         shell=World().coordinator().shell,
     )

@@ -1,23 +1,14 @@
 """The page on metrics: it has each of the operator's, with type and labels, and no other."""
 
-import io
-import math
 import re
 import time
 from pathlib import Path
-from unittest.mock import Mock
 
 from prometheus_client import Histogram
 
-from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.driver_metrics import DriverFigures
-from rekindle_operator.cluster.api_client import Api
-from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
-from rekindle_operator.controller.operator_options import OperatorOptions
-from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.webhook import webhook_server
-from rekindle_operator.webhook.webhook_setup import WebhookSetup
 
 DOCS = Path(__file__).parents[4] / "docs"
 ROW = re.compile(
@@ -29,9 +20,12 @@ METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
 
 
 def registered() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Type and labels of all that a replica has, by the name that a query uses."""
+    """Type and labels of all that replicas of operator and webhook have, by a query's name."""
     figures = OperatorMetrics()
-    collectors = [*vars(figures).values(), webhook_server.make_counter(figures.registry)]
+    webhooks = [
+        make(figures.registry) for make in (webhook_server.make_counter, webhook_server.make_gauge)
+    ]
+    collectors = [*vars(figures).values(), *webhooks]
     known = {}
     for collector in collectors:
         if hasattr(collector, "_labelnames"):
@@ -88,22 +82,3 @@ def test_leases_that_were_never_listed_grow_old_from_the_start() -> None:
     heard_at = time.monotonic() - 100
     figures.leases_heard_at = lambda: heard_at
     assert 100 <= sample(figures, name) < 100 + 60
-
-
-def test_a_webhook_without_a_certificate_is_told_from_none_at_all() -> None:
-    """The alert asks for less than a week: nothing is less than NaN, and 0 always is."""
-    name = "rekindle_operator_webhook_certificate_ends_timestamp_seconds"
-    for webhook in (False, True):
-        figures = OperatorMetrics()
-        options = OperatorOptions(store="zookeeper:2181", namespace="rekindle", webhook=webhook)
-        WebhookSetup(
-            options,
-            Mock(Api),
-            ClusterView(),
-            DetectionRunner(ClusterView()),
-            figures,
-            Log(io.StringIO()),
-            lambda: False,
-        )
-        ends = sample(figures, name)
-        assert ends == 0.0 if webhook else math.isnan(ends)

@@ -2,7 +2,6 @@
 
 import inspect
 import io
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from rekindle_operator.cluster import api_client
 from rekindle_operator.controller import operator_main
 from rekindle_operator.controller.operator_options import OperatorOptions, check
 from rekindle_operator.controller.wiring import running
-from rekindle_operator.webhook import webhook_server
 
 OPTIONS = OperatorOptions("zk-0.zk:2181,[::1]:2181", "rekindle", identity="one")
 
@@ -30,15 +28,11 @@ OPTIONS = OperatorOptions("zk-0.zk:2181,[::1]:2181", "rekindle", identity="one")
         ({"identity": ""}, "--identity: is empty; give each operator a name of its own"),
         ({"webhook_service": "x y"}, "--webhook-service 'x y': is no name"),
         ({"webhook_configuration": "x y"}, "--webhook-configuration 'x y': is no name"),
-        ({"sidecar_image": "a b"}, "--sidecar-image 'a b': is no image"),
-        ({"certificates_folder": Path("/nonexistent")}, "--certificates-folder /nonexistent: is"),
         (
             {"store_ca_file": Path("/ca"), "issue_store_certificate": True},
             "--store-ca-file: is of somebody else's",
         ),
-        ({"port": 9443}, "--webhook-port 9443: is that of --port too"),
-        ({"console_port": 8080}, "--console-port 8080: is one of the others"),
-        ({"console_port": 9443}, "--console-port 9443: is one of the others"),
+        ({"console_port": 8080}, "--console-port 8080: is that of --port too"),
     ],
 )
 def test_an_option_that_cannot_be_right_is_refused_by_its_name(
@@ -57,10 +51,8 @@ def test_an_option_that_cannot_be_right_is_refused_by_its_name(
     [
         {},
         {"webhook_service": "rekindle-webhook", "lease_name": "a.b"},
-        {"sidecar_image": "registry.example.com:5000/rekindle@sha256:0a1b"},
-        {"certificates_folder": Path("/")},
         {"port": 9443, "webhook": False},
-        {"port": 0, "webhook_port": 0, "console_port": 0},
+        {"port": 0, "console_port": 0},
     ],
 )
 def test_options_that_may_be_right_are_not_refused(changes: dict[str, Any]) -> None:
@@ -96,14 +88,6 @@ def test_outside_of_a_cluster_a_kubeconfig_is_asked_for(monkeypatch: pytest.Monk
     with pytest.raises(InputError) as caught:
         api_client.connect(None, connections=1)
     assert ".;" not in str(caught.value)
-
-
-def test_a_webhook_port_that_is_taken_is_refused_before_anything_is_awaited() -> None:
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"--webhook-port {port}: cannot be listened on"):
-            webhook_server.check_port(port)
-    webhook_server.check_port(0)
 
 
 @pytest.mark.parametrize(

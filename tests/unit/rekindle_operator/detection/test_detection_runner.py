@@ -16,6 +16,7 @@ from rekindle.coordination.session import ApplicationReading
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
 from rekindle.protocol.store_paths import Place
+from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.nodes import node_seen
 from rekindle_operator.cluster.pods import pod_seen
@@ -380,3 +381,81 @@ def said_again(reading: ApplicationReading) -> ProgressReport:
     progress = reading.progress
     assert progress is not None
     return msgspec.structs.replace(progress, sequence=progress.sequence + 1)
+
+
+SPOT = "aws-node-termination-handler/spot-itn"
+
+
+def with_node(judge: DetectionRunner, ready: str = "True", **fields: object) -> frozenset[Place]:
+    """The Node of the lost executor is seen so; the applications with news."""
+    body = spark_objects.node(LOST.node)
+    body["spec"].update(fields)
+    body["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    judge.known.registry.see_node(node_seen(body))
+    return judge.judge((), None, time.monotonic())
+
+
+def a_calm_judge() -> DetectionRunner:
+    judge, _ = judge_of_a_running_application()
+    judge.state = NodeInventory()
+    return judge
+
+
+def test_a_tainted_node_is_announced_until_the_taint_goes() -> None:
+    judge, began = a_calm_judge(), time.time()
+    assert with_node(judge, taints=[{"key": SPOT}]) == {SPARK.place}
+    ((name, notice),) = judge.notices(SPARK.place).items()
+    assert (name, notice.source) == (LOST.address, f"taint {SPOT}")
+    assert began + 120.0 <= notice.until <= time.time() + 120.0
+    assert with_node(judge, taints=[{"key": SPOT}]) == frozenset()
+    assert judge.notices(SPARK.place) == {LOST.address: notice}, "it counts from the first look"
+    assert with_node(judge) == {SPARK.place}
+    assert judge.notices(SPARK.place) == {}
+
+
+def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> None:
+    judge = a_calm_judge()
+    assert with_node(judge, unschedulable=True) == frozenset()
+    (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
+    judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
+    assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
+    assert judge.notices(SPARK.place) == {}, "there is nothing left to save"
+    other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
+    judge.known.registry.see_pod(other)
+    assert judge.judge([SPARK.place], None, time.monotonic()) == {SPARK.place}
+    assert judge.notices(SPARK.place)[LOST.address].source == "drain"
+    judge.known.registry.see_pod(pod)
+    judge.judge([SPARK.place], None, time.monotonic())
+    assert judge.notices(SPARK.place), "the drain goes on until the cordon is taken away"
+    with_node(judge)
+    assert judge.notices(SPARK.place) == {}
+
+
+def test_a_node_that_is_not_ready_when_its_time_has_come_is_lost_at_once() -> None:
+    judge = a_calm_judge()
+    past = "ToBeDeletedByClusterAutoscaler", "1000"
+    with_node(judge, taints=[{"key": past[0], "value": past[1]}])
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "it is there, whatever was said"
+    assert with_node(judge, ready="Unknown", taints=[{"key": past[0], "value": past[1]}])
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+
+
+def test_an_announced_node_whose_object_goes_stays_announced_until_it_is_lost() -> None:
+    judge = a_calm_judge()
+    with_node(judge, taints=[{"key": SPOT}])
+    judge.known.registry.forget_node(LOST.node)
+    judge.judge((), None, time.monotonic())
+    assert judge.notices(SPARK.place)
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "its time has not come"
+
+
+def test_a_node_out_of_service_is_lost_at_once() -> None:
+    judge = a_calm_judge()
+    with_node(judge, taints=[{"key": "node.kubernetes.io/out-of-service"}])
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+
+
+def application_of(judge: DetectionRunner) -> MatchedApplication:
+    found = judge.known.application(SPARK.place)
+    assert found is not None
+    return found

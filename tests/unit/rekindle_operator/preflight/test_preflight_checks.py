@@ -305,6 +305,20 @@ def test_of_a_store_that_is_not_there_it_is_said_what_would_happen() -> None:
     assert "would share the one failure domain (a)" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("webhooks", "away"),
+    [(None, ()), ({}, ()), ({"r/w": 1}, ()), ({"r/w": 0, "s/w": 1}, ("r/w",))],
+)
+def test_a_webhook_without_a_replica_that_answers_is_named(
+    webhooks: dict[str, int] | None, away: tuple[str, ...]
+) -> None:
+    found = preflight_checks.cluster(world.around(webhooks=webhooks), ())
+    told = [item for item in found if item.word is Concern.WEBHOOK_AWAY]
+    assert [item.severity for item in told] == [PreflightSeverity.ERROR] * len(away)
+    for name, item in zip(away, told, strict=True):
+        assert f"(Deployment {name})" in item.sentence
+
+
 def test_classes_whose_drivers_reach_an_open_store_are_named() -> None:
     secured = world.around().classes or {}
     assert not [

@@ -27,6 +27,7 @@ Event = tuple[str, Any]
 EVENTS = st.one_of(
     st.tuples(st.just("lose"), st.sets(st.sampled_from(NODES), min_size=1, max_size=4)),
     st.tuples(st.just("restore"), st.sets(st.sampled_from(NODES), min_size=1, max_size=4)),
+    st.tuples(st.just("announce"), st.sets(st.sampled_from(NODES), max_size=4)),
     st.tuples(st.just("suspect"), st.sampled_from(NODES)),
     st.tuples(st.just("clear"), st.sampled_from(NODES)),
     st.tuples(
@@ -46,6 +47,8 @@ def happen(world: World, event: Event) -> None:
             world.lose(*sorted(nodes))
         case ("restore", nodes):
             world.restore(*sorted(nodes))
+        case ("announce", nodes):
+            world.announce(*sorted(nodes))
         case ("suspect", node):
             world.sight(**{node: NodeObservation(suspected_at=world.now, uid=node)})
         case ("clear", node):
@@ -175,9 +178,9 @@ class Teller(Coordinator):
                 found.append(directive)
         return tuple(found)
 
-    def _note(self, directives: tuple[Directive, ...]) -> None:
-        super()._note(directives)
-        for item in directives:
+    def _note(self, decision: Decision) -> None:
+        super()._note(decision)
+        for item in decision.directives:
             if isinstance(item.order, PlanOrder) and item.order.incident is not None:
                 self.books.written.setdefault(item.order.incident, set()).add(item.plan_epoch)
 

@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from rekindle.model.errors import InputError
 from rekindle_operator.webhook import certificate_issuer, webhook_server
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 from rekindle_operator.webhook.injector import Informed
+from rekindle_operator.webhook.webhook_main import Folder
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
-from rekindle_operator.webhook.webhook_setup import Folder
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
@@ -188,7 +189,7 @@ def test_a_port_that_is_taken_is_told_with_a_remedy() -> None:
             host=HOST,
             port=taken.getsockname()[1],
         )
-        with pytest.raises(InputError, match=r"--webhook-port \d+: cannot be .*; name a port"):
+        with pytest.raises(InputError, match=r"--port \d+: cannot be .*; name a port"):
             server.start()
         server.close()
 
@@ -298,3 +299,16 @@ def test_connections_that_bring_nothing_give_way(
     assert kept.getresponse().status == 200  # who has brought a review stays
     for connection in (kept, *silent):
         connection.close()
+
+
+def test_connections_that_begin_no_handshake_give_way_as_well(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_server, "CONNECTIONS_MAX", 3)
+    with ExitStack() as stack:
+        address = (HOST, webhook.server.port)
+        silent = [stack.enter_context(socket.create_connection(address)) for _ in range(4)]
+        silent[0].settimeout(webhook_server.HANDSHAKE_SECONDS_MAX / 2)
+        with suppress(ConnectionResetError):
+            assert silent[0].recv(1) == b""
+        assert webhook.ask(review(driver()))[0] == 200

@@ -23,6 +23,7 @@ import pytest
 from rekindle.model import settings as settings_module
 from rekindle.model.settings import Policy, RuntimeSettings, Settings
 from rekindle_spark.checks import CheckFinding, CheckSeverity, beforehand, first_rows
+from rekindle_spark.connectors.file_source import FileSource
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Stream, count
@@ -335,3 +336,34 @@ def test_a_source_that_cannot_be_read_is_an_error(source: TableSource, message: 
     pipeline.source("rows", source).sink("out")
     (finding,) = called(pipeline)
     assert str(finding).startswith(message)
+
+
+def test_the_first_rows_of_files_are_looked_at_and_a_bucket_that_is_away_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = pa.schema([("at", pa.timestamp("us")), ("n", pa.int64())])
+
+    def findings(place: Path | str, *, dead_letters: bool = False) -> list[CheckFinding]:
+        built = Pipeline("p")
+        source = FileSource(place, "csv", schema, "at")
+        rows = built.source("rows", source, dead_letters=dead_letters)
+        rows.filter("positive", lambda table: pc.greater(table["absent"], 0)).sink("found")
+        return first_rows(built, DEFAULT.runtime)
+
+    (tmp_path / "a.csv").write_text("at,n\n2026-01-01,x\n")
+    [first, *_] = findings(tmp_path)
+    assert first.severity is CheckSeverity.ERROR
+    assert str(first).startswith(
+        "step rows: its source: cannot decode 1 of its first rows, first "
+        f"file_path={tmp_path}/a.csv, file_row=1, file_line=b'2026-01-01,x': "
+    )
+    assert "raised ArrowInvalid: column 'n': CSV conversion error" in first.what
+    [first, *_] = findings(tmp_path, dead_letters=True)
+    assert first.severity is CheckSeverity.WARNING
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    [away, *_] = findings("s3://bucket/below")
+    assert away.severity is CheckSeverity.WARNING
+    assert away.where == "step rows: files at s3://bucket/below"

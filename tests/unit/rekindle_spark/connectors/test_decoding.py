@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError
 from rekindle_spark.connectors import decoding
-from rekindle_spark.connectors.decoding import Bytes, Json
+from rekindle_spark.connectors.decoding import Bytes, Csv, Json
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
 GOOD = st.builds(
@@ -51,6 +51,42 @@ def test_a_value_gives_the_same_alone_as_among_others(values: list[bytes]) -> No
     for place, value in enumerate(values):
         alone = Json(SCHEMA).decode([value])
         assert alone.rows.to_pylist() == ([rows[place]] if place in rows else [])
+
+
+FIELDS = st.sampled_from(
+    ["", "a", '""', '"a, b"', '"a""b"', '"', "1", "-7", "1.5", " 1", "é", "x\r"]
+)
+TIMES = st.sampled_from(
+    ["", "2026-01-02", "2026-01-02T03:04:05", "2026-01-02 03:04:05.5Z", "2026-01-02T03:04:05+02:00"]
+)
+
+
+@given(st.lists(st.tuples(TIMES, FIELDS, FIELDS, st.sampled_from(["", ",", ",x"])), max_size=8))
+def test_a_line_of_csv_gives_the_same_alone_as_among_others(
+    rows: list[tuple[str, str, str, str]],
+) -> None:
+    schema = pa.schema([("at", pa.timestamp("us")), *SCHEMA])
+    values = [f"{at},{key},{value}{more}".encode() for at, key, value, more in rows]
+    together = Csv(schema).decode(values)
+    assert sorted([*together.places, *together.rejected]) == [*range(len(values))]
+    found = dict(zip(together.places, together.rows.to_pylist(), strict=True))
+    for place, value in enumerate(values):
+        alone = Csv(schema).decode([value])
+        assert alone.rows.to_pylist() == ([found[place]] if place in found else [])
+
+
+def test_csv_has_values_of_their_types_and_nothing_is_cast() -> None:
+    schema = pa.schema([("at", pa.timestamp("us")), *SCHEMA])
+    names = ("value", "other", "at", "key")
+    lines = [b"1;x;1000;a", b';;2000;""', b"3;x;;"]
+    read = Csv(schema, {"at": "ms"}, ";", names).decode(lines).rows.to_pylist()
+    assert [(row["at"], row["key"], row["value"]) for row in read] == [
+        (dt.datetime(1970, 1, 1, 0, 0, 1), "a", 1),
+        (dt.datetime(1970, 1, 1, 0, 0, 2), "", None),
+        (None, None, 3),
+    ]
+    zoned = Csv(schema).decode([b"2026-01-02T03:04:05+02:00,a,1", b"2026-01-02,a,1"]).rows["at"]
+    assert zoned.to_pylist() == [dt.datetime(2026, 1, 2, 1, 4, 5), dt.datetime(2026, 1, 2)]
 
 
 @given(st.lists(GOOD, max_size=8))

@@ -196,3 +196,36 @@ def test_a_newer_order_takes_the_place_of_an_older_one() -> None:
     )
     assert isinstance(application.moves, Moves)
     assert partition_migration.pending(application) == {COUNTED[5]: "node-c"}
+
+
+def announced(*numbers: int) -> Any:
+    """Moves off a node that will go."""
+    application = running()
+    names = application.program.partition_names
+    placement = {names[number]: "node-c" for number in numbers}
+    partition_migration.order(application, placement, "loss-announced")
+    return application
+
+
+def test_moves_are_made_in_the_order_of_the_order() -> None:
+    # the newest checkpoint is so old that a step has one partition for an executor
+    application = announced(COUNTED[9], COUNTED[3])
+    application.newest = CHECKPOINT + BEHIND_EPOCHS_MAX
+    for number in COUNTED:
+        application.progress.finished[number] = application.newest
+    epochs = (CHECKPOINT + 1, application.newest)
+    application.progress.retained.add(32, [("a", {ROWS0: epochs}), ("b", {ROWS1: epochs})], [1, 1])
+    assert moved(application) == {COUNTED[9]}
+    assert moved(application) == {COUNTED[3]}
+
+
+def test_moves_with_a_deadline_have_a_checkpoint_taken_before_its_time() -> None:
+    application = announced(COUNTED[0])
+    assert not partition_migration.hurries_checkpoint(application), "the newest one will do"
+    application.newest = CHECKPOINT + partition_migration.HURRIED_EPOCHS_MIN
+    assert partition_migration.hurries_checkpoint(application)
+    application.losses += 1
+    assert not partition_migration.hurries_checkpoint(application), "they are dropped"
+    even = ordered(COUNTED[0])
+    even.newest = CHECKPOINT + partition_migration.HURRIED_EPOCHS_MIN
+    assert not partition_migration.hurries_checkpoint(even), "they can wait"

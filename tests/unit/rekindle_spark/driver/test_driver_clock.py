@@ -11,6 +11,7 @@ import pytest
 import rekindle_spark
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.driver.epoch_loop import EpochLoop
+from rekindle_spark.output.sink_publishing import SinkPublishers
 
 HOUR = 3600.0
 
@@ -40,6 +41,7 @@ def test_the_next_epoch_comes_when_it_is_due() -> None:
         newest=5,
         paused=False,
         arrivals=SimpleNamespace(last=SimpleNamespace(epoch=5)),
+        sinks=SinkPublishers(),
     )
     control: Any = SimpleNamespace(pump=lambda: looks.append(driver_clock.now()))
     loop.control = control

@@ -10,6 +10,7 @@ from memory_files import MemoryFiles
 from rekindle.model.settings import Settings
 from rekindle_spark.driver import driver_main
 from rekindle_spark.output.output_compaction import Compaction
+from rekindle_spark.output.sink_publishing import SinkPublishers
 from rekindle_spark.store.segment_writer import SegmentWriter
 from rekindle_spark.store.user_requests import UserRequests
 
@@ -79,7 +80,12 @@ def test_threads_that_have_started_end_where_another_one_cannot_start(
         holds=lambda _: False,
     )
     application: Any = SimpleNamespace(
-        store=store, settings=Settings(), events=None, polls=Polls(), stopping=False
+        store=store,
+        settings=Settings(),
+        events=None,
+        polls=Polls(),
+        sinks=SinkPublishers(),
+        stopping=False,
     )
     before = set(threading.enumerate())
     guidance: Any = None

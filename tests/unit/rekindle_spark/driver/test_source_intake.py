@@ -223,6 +223,16 @@ def test_rows_that_are_gone_end_the_run_unless_they_are_to_be_skipped() -> None:
             assert found.lost == (Lost("a", 10, 15, "they have expired"),)
 
 
+def test_a_source_that_knows_why_rows_are_gone_is_quoted() -> None:
+    one = start()
+    one.heed(answer(101.0, a=10))
+    cut(one, 101.0)
+    gone = PartitionOffsets(15, 30, why="file b is not there any more")
+    one.heed(SourceAnswer(102.0, {"a": gone}))
+    with pytest.raises(DataLossError, match=r"offsets 10 to 15 are gone.*: file b is not there"):
+        cut(one, 102.0)
+
+
 def test_a_partition_that_was_made_anew_is_read_from_its_beginning() -> None:
     one = start(on_data_loss=SKIP)
     one.heed(SourceAnswer(101.0, {"a": PartitionOffsets(0, 10, "first")}))

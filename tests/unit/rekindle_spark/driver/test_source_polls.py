@@ -17,6 +17,7 @@ from rekindle.model.errors import (
 from rekindle_spark.driver import source_polls
 from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.pipeline.unbounded_source import PartitionOffsets
+from rekindle_store.store_files import Files
 
 
 class Committing(Log):
@@ -112,6 +113,18 @@ NO_TOPIC = {
     "what": "has no topic 'a'",
     "remedy": "make the topic first",
 }
+
+
+def test_a_source_with_records_here_is_committed_to_also_while_it_is_away() -> None:
+    class Keeping(Committing):
+        def keep_in(self, store: Files, step: str) -> None: ...
+
+    source = Keeping([None])
+    source.is_away = True
+    asking = polls(source)
+    asking.commit({"one": {"p": 5}})
+    poll(asking)
+    assert source.committed == {"p": 5}
 
 
 def test_what_is_found_wrong_in_the_middle_of_a_run_is_an_error_of_the_run() -> None:

@@ -49,8 +49,10 @@ def application() -> Any:
         progress=SimpleNamespace(stopped={}, reached=lambda _: {}),
         said=[],
         events=SimpleNamespace(dead_letters=lambda _: None, write_each=lambda *_: None),
+        woken=[],
     )
-    found.store = SimpleNamespace(commit=found.said.append)
+    found.store = SimpleNamespace(commit=found.said.append, commits=17)
+    found.sinks = SimpleNamespace(wake=found.woken.append)
     for number in (ROWS, COUNTS):
         stage(found, number, *(epoch(n, 10) for n in (5, 6, 7)))
     return found
@@ -74,6 +76,7 @@ def test_a_checkpoint_makes_public_what_lies_before_it(application: Any) -> None
     record = published(application, 6)
     assert record["finished"]["rows/0"] == [5, 6, ["of-5-10", "of-6-10"]]
     assert [row[1] for row in record["outputs"]] == [5, 5, 6, 6]
+    assert application.woken == [17], "who writes to topics"
     assert sorted(application.staged) == [7]
     assert application.said == [record]
 

@@ -1,0 +1,202 @@
+"""What the webhook goes by: policies, classes, SparkApplications and avoided domains, as watched.
+
+    list ──► watch ──► what is known ──► a PolicyView, made when the next pod asks
+
+The webhook watches them itself, so it answers whether or not an operator runs. It keeps what it
+knows while the API server is away. Of SparkApplications it asks for metadata alone, since whole
+ones would take the most of its memory. `webhook_main` starts it.
+
+Why: docs/decisions/0050-the-webhook-is-a-deployment-of-its-own.md.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from rekindle.model.errors import InputError
+from rekindle_coordinator.json_lines import JsonLineLog
+from rekindle_operator.api import recovery_class, recovery_policy
+from rekindle_operator.api.recovery_class import RecoveryClass
+from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.cluster import object_kinds
+from rekindle_operator.cluster.api_client import Api
+from rekindle_operator.cluster.event_inbox import EventInbox, News
+from rekindle_operator.cluster.json_access import Body
+from rekindle_operator.cluster.object_watcher import ObjectWatcher, WatchHandler, WatchScope
+from rekindle_operator.cluster.spark_applications import SparkApplicationSeen, application_seen
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.webhook import avoided_domains, injector
+from rekindle_operator.webhook.injection_spec import InjectionRefusal, Terms
+from rekindle_operator.webhook.policy_view import Defaults, PolicyView, gathered
+
+# Of a list: whole policies of a thousand applications in one answer would take 50 MB to read.
+PAGE_ITEMS = 50
+
+
+@dataclass(slots=True)
+class WatchedPolicies:
+    """What is known; by UID. Asked by the server's thread, changed by those that watch."""
+
+    defaults: Defaults
+    clock: Callable[[], float] = time.monotonic
+    policies: dict[str, RecoveryPolicy] = field(default_factory=dict)
+    classes: dict[str, RecoveryClass] = field(default_factory=dict)
+    applications: dict[str, SparkApplicationSeen] = field(default_factory=dict)
+    avoided: dict[str, tuple[Domain, ...]] = field(default_factory=dict)
+    avoided_at: float = 0.0
+    _view: PolicyView | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def terms_of(self, pod: Body, namespace: str) -> Terms | InjectionRefusal | None:
+        """What holds for a pod by what is known now."""
+        return injector.terms_of(pod, namespace, self.view())
+
+    def view(self) -> PolicyView:
+        """What is known now, as a value."""
+        with self._lock:
+            if self._view is None:
+                self._view = gathered(
+                    self.policies.values(),
+                    self.classes.values(),
+                    self.applications.values(),
+                    (),
+                    self.defaults,
+                )
+            is_valid = self.clock() - self.avoided_at < avoided_domains.VALID_SECONDS
+            return replace(self._view, avoided=self.avoided if is_valid else {})
+
+    def take(self, news: "News[WatchedPolicies]") -> None:
+        """Carry out what a watch tells."""
+        with self._lock:
+            news(self)
+
+    def see_policy(self, policy: RecoveryPolicy) -> None:
+        """A policy as it is now."""
+        self.policies[policy.metadata.uid] = policy
+        self._view = None
+
+    def see_class(self, class_: RecoveryClass) -> None:
+        """A class as it is now."""
+        self.classes[class_.metadata.uid] = class_
+        self._view = None
+
+    def see_application(self, application: SparkApplicationSeen) -> None:
+        """A SparkApplication as it is now; its status changes often, and counts for nothing."""
+        if self.applications.get(application.uid) != application:
+            self.applications[application.uid] = application
+            self._view = None
+
+    def see_avoided(self, avoided: dict[str, tuple[Domain, ...]]) -> None:
+        """Written again, so valid from now on."""
+        self.avoided, self.avoided_at = avoided, self.clock()
+
+    def forget(self, uid: str) -> None:
+        """An object that is gone, of whichever kind."""
+        for known in (self.policies, self.classes, self.applications):
+            if known.pop(uid, None) is not None:
+                self._view = None
+
+    def see_unreadable(self, kind: str, name: str, why: InputError) -> None:
+        """It has been forgotten, and the watch has logged why."""
+
+
+class _AtOnce(EventInbox[WatchedPolicies]):
+    """News are carried out where they arrive: nobody decides here."""
+
+    def __init__(self, known: WatchedPolicies) -> None:
+        super().__init__()
+        self._known = known
+
+    def put(self, news: News[WatchedPolicies]) -> None:
+        self._known.take(news)
+
+
+def _gone(body: Body) -> News[WatchedPolicies]:
+    uid = body["metadata"]["uid"]
+    return lambda known: known.forget(uid)
+
+
+def _policy_seen(body: Body) -> News[WatchedPolicies]:
+    # its status, with a line for each application, takes the most of its memory
+    policy = recovery_policy.from_object({**body, "status": {}})
+    return lambda known: known.see_policy(policy)
+
+
+def _policies_only(uids: Collection[str]) -> News[WatchedPolicies]:
+    def news(known: WatchedPolicies) -> None:
+        for uid in known.policies.keys() - uids:
+            known.forget(uid)
+
+    return news
+
+
+def _class_seen(body: Body) -> News[WatchedPolicies]:
+    class_ = recovery_class.from_object(body)
+    return lambda known: known.see_class(class_)
+
+
+def _classes_only(uids: Collection[str]) -> News[WatchedPolicies]:
+    def news(known: WatchedPolicies) -> None:
+        for uid in known.classes.keys() - uids:
+            known.forget(uid)
+
+    return news
+
+
+def _applications(group: str, api_version: str) -> WatchHandler[WatchedPolicies]:
+    """Of one operator. Metadata says of another kind that it is."""
+
+    def seen(body: Body) -> News[WatchedPolicies]:
+        application = application_seen({**body, "apiVersion": api_version})
+        return lambda known: known.see_application(application)
+
+    def only(uids: Collection[str]) -> News[WatchedPolicies]:
+        def news(known: WatchedPolicies) -> None:
+            those = [uid for uid, item in known.applications.items() if item.group == group]
+            for uid in set(those) - set(uids):
+                known.forget(uid)
+
+        return news
+
+    return WatchHandler(seen, _gone, only)
+
+
+def _avoided_seen(body: Body) -> News[WatchedPolicies]:
+    found = avoided_domains.from_config_map(body)
+    return lambda known: known.see_avoided(found)
+
+
+def _avoided_gone(_: Body) -> News[WatchedPolicies]:
+    return lambda known: known.see_avoided({})
+
+
+def _avoided_only(uids: Collection[str]) -> News[WatchedPolicies]:
+    return lambda known: None if uids else known.see_avoided({})
+
+
+def watchers(
+    api: Api, known: WatchedPolicies, namespace: str, log: JsonLineLog, silence_seconds: float
+) -> Iterator[ObjectWatcher[WatchedPolicies]]:
+    """A watch of each kind, not started yet; `namespace` is the operator's."""
+    inbox = _AtOnce(known)
+    whole = replace(api, page_items=PAGE_ITEMS)
+    policies = WatchHandler(_policy_seen, _gone, _policies_only)
+    classes = WatchHandler(_class_seen, _gone, _classes_only)
+    avoided = WatchHandler(_avoided_seen, _avoided_gone, _avoided_only)
+    scope = WatchScope(namespace, avoided_domains.NAME)
+    yield ObjectWatcher(whole, object_kinds.CLASSES, classes, inbox, log, silence_seconds)
+    yield ObjectWatcher(whole, object_kinds.POLICIES, policies, inbox, log, silence_seconds)
+    yield ObjectWatcher(
+        whole, object_kinds.CONFIG_MAPS, avoided, inbox, log, silence_seconds, scope
+    )
+    for group, kind in object_kinds.SPARK_APPLICATIONS.items():
+        yield ObjectWatcher(
+            replace(whole, metadata_only=True),
+            kind,
+            _applications(group, kind.api_version),
+            inbox,
+            log,
+            silence_seconds,
+            optional=True,
+        )

@@ -1,0 +1,140 @@
+"""What the operator that acts does for the webhook: its certificate, and the domains to avoid.
+
+The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate is
+looked after from a thread of its own; the domains that executors of applications with an incident
+avoid are worked out by the deciding thread and written by the work queue (`avoided_domains`).
+
+Why: docs/decisions/0050-the-webhook-is-a-deployment-of-its-own.md.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rekindle.model.errors import RekindleError
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.cluster import object_kinds
+from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, ObjectConflict, path_of
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.controller.operator_options import OperatorOptions
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.webhook import avoided_domains, certificate_store
+from rekindle_operator.webhook.certificate_store import CertificateStore
+from rekindle_operator.webhook.policy_view import Impairment, avoided
+
+TEND_SECONDS = 5.0
+REFRESH_SECONDS = 0.5
+PAUSE_FACTOR = 10.0
+
+
+@dataclass(slots=True)
+class WebhookUpkeep:
+    """`acts` says whether this operator does; `clock` is in seconds."""
+
+    options: OperatorOptions
+    api: Api
+    known: ClusterView
+    judge: DetectionRunner
+    errands: WorkQueue
+    log: Log
+    acts: Callable[[], bool]
+    clock: Callable[[], float] = time.monotonic
+    _dirty: bool = True
+    _due: float = 0.0
+    _impairments: dict[Place, Impairment] = field(default_factory=dict)
+    # what was left to be written last, and when; None before this operator has acted
+    _written: dict[str, tuple[Domain, ...]] | None = None
+    _written_at: float = 0.0
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _trouble: str = ""
+
+    def start(self) -> None:
+        """Look after the certificate until `close` is called, where it is the operator's."""
+        if self.options.webhook and self.options.issue_webhook_certificate:
+            threading.Thread(target=self._tend, name="certificates", daemon=True).start()
+
+    def close(self) -> None:
+        """End."""
+        self._ending.set()
+
+    def refresh(self, places: Iterable[Place], *, stirred: bool) -> None:
+        """Have the webhook told what executors avoid by what is known now: of the losses of these
+        applications at once, as their executors are made anew within moments; of all else soon
+        after it has changed."""
+        if not self.options.webhook:
+            return
+        self._note_impairments(places)
+        self._dirty |= stirred
+        now = self.clock()
+        if self._dirty and now >= self._due:
+            self._dirty = False
+            self._note_impairments(self.judge.sightings)
+            # of a thousand applications it takes a while, and whoever decides has more to do
+            self._due = now + max(REFRESH_SECONDS, PAUSE_FACTOR * (self.clock() - now))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Leave it to be written where it is another one than was written, or has to be renewed."""
+        if not self.acts():
+            self._written = None
+            return
+        found, now = avoided(self._impairments.values()), self.clock()
+        is_old = bool(found) and now - self._written_at >= avoided_domains.RENEW_SECONDS
+        if found == self._written and not is_old:
+            return
+        self._written, self._written_at = found, now
+        self.errands.leave("avoided-domains", lambda: self._write(found))
+
+    def _write(self, found: dict[str, tuple[Domain, ...]]) -> None:
+        home = self.options.namespace
+        body = avoided_domains.to_config_map(found, home, datetime.now(UTC).isoformat())
+        path = path_of(object_kinds.CONFIG_MAPS, home)
+        try:
+            self.api.replace(f"{path}/{avoided_domains.NAME}", body)
+        except ApiRefused as refused:
+            if refused.status != NOT_FOUND:
+                raise
+            self.api.create(path, body)
+
+    def _note_impairments(self, places: Iterable[Place]) -> None:
+        """Where executors of applications that have lost nodes may not be."""
+        for place in places:
+            impairment = self._impairment(place)
+            if impairment is None:
+                self._impairments.pop(place, None)
+            else:
+                self._impairments[place] = impairment
+
+    def _impairment(self, place: Place) -> Impairment | None:
+        """New executors keep out of impaired domains, and off lost nodes, which the scheduler takes
+        for sound for a while yet. None for an application that has lost none."""
+        application, held = self.known.application(place), self.known.held(place)
+        if application is None or held is None or held.dry_run:
+            return None
+        domains = self.judge.avoided(place, held)
+        return Impairment(application, domains, held.executors) if domains else None
+
+    def _tend(self) -> None:
+        hosts = certificate_store.hosts_of(self.options.webhook_service, self.options.namespace)
+        keeper = CertificateStore(
+            self.api, self.options.namespace, self.options.webhook_configuration, hosts
+        )
+        while not self._ending.is_set():
+            try:
+                if self.acts():
+                    done = keeper.tend(datetime.now(UTC))
+                    if done:
+                        self.log.write("certificate", done=list(done))
+                self._trouble = ""
+            except ObjectConflict:
+                pass  # the next turn reads it again
+            except RekindleError as trouble:
+                if str(trouble) != self._trouble:
+                    self.log.write("certificate-failed", text=str(trouble))
+                self._trouble = str(trouble)
+            self._ending.wait(TEND_SECONDS if keeper.pair is not None else 1.0)

@@ -1,0 +1,305 @@
+"""A broker of Kafka on this machine, controller and broker in one process.
+
+    find_jars ──Maven, once──► jars in the user's cache ──► KafkaBroker: a daemon on loopback
+
+Everything that was acknowledged is on disk, so a broker that was killed has it when it is started
+again. The demo on Kafka starts one, and the integration tests start theirs with the same jars and
+configuration.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rekindle.model.errors import InputError, RekindleError, RunError
+from rekindle_local import cached_files, process_sets
+from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
+from rekindle_local.port_reservation import hold_port
+from rekindle_local.process_reaper import ProcessReaper
+from rekindle_spark.connectors import kafka_options
+from rekindle_spark.spark import java_home
+
+HOST = "127.0.0.1"
+VERSION = "4.4.0"
+LOGGER_VERSION = "2.25.5"
+FETCH_SECONDS_MAX = 600.0
+START_SECONDS_MAX = 120.0
+ASK_SECONDS_MAX = 10.0
+RETRY_SECONDS = 0.1
+# Lists the jars; it is put last.
+LIST = "jars"
+CLUSTER = "rekindleTestClusterId0"
+MAIN, FORMATTER = "kafka.Kafka", "kafka.tools.StorageTool"
+SETTINGS, LOGGING = "server.properties", "log4j2.properties"
+JAVA_OPTIONS = (
+    *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    f"-Dlog4j2.configurationFile={LOGGING}",
+)
+REMEDY = "install Maven (mvn), and see that it reaches a repository"
+_POM = f"""
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>local</groupId><artifactId>broker</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>{LOGGER_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+_LOGGING = """
+rootLogger.level = WARN
+rootLogger.appenderRef.c.ref = C
+appender.c.type = Console
+appender.c.name = C
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = [%d] %p %m (%c)%n
+"""
+# With a longer session a broker that was killed waits nine seconds for its own registration.
+_SETTINGS = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={folder}/data
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=300
+log.index.size.max.bytes=1048576
+log.cleaner.dedupe.buffer.size=4194304
+"""
+
+
+def find_jars(
+    environment: Mapping[str, str] = os.environ,
+    progress: Callable[[str], None] = cached_files.say,
+) -> Path:
+    """The folder of the broker's jars, which Maven fetches once into the user's cache: 43 MB.
+
+    Raises InputError where they cannot be fetched.
+    """
+    folder = cached_files.find_folder(environment) / f"kafka-{VERSION}"
+    with cached_files.locked(folder, progress):
+        if not _are_intact(folder):
+            progress(f"fetching Kafka {VERSION} with Maven, 43 MB")
+            _fetch(folder)
+    cached_files.mark_used(folder)
+    return folder
+
+
+def _are_intact(folder: Path) -> bool:
+    listed = folder / LIST
+    return cached_files.is_intact(listed) and all(
+        cached_files.is_intact(folder / name) for name in listed.read_text().split()
+    )
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise _unfetched("is not there, and Maven (mvn) is not installed")
+    with cached_files.workshop(folder) as workshop:
+        (workshop / "pom.xml").write_text(_POM)
+        options = (f"-DoutputDirectory={workshop}/found", "-DincludeScope=runtime")
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", *options]
+        try:
+            done = subprocess.run(
+                command, cwd=workshop, timeout=FETCH_SECONDS_MAX, capture_output=True, text=True
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _unfetched(f"was not fetched within {FETCH_SECONDS_MAX:.0f} s") from error
+        made = sorted((workshop / "found").glob("*.jar"))
+        if done.returncode or not made:
+            lines = (done.stdout + done.stderr).strip().splitlines() or ["no jars"]
+            raise _unfetched(f"could not be fetched ({lines[0]:.300})")
+        for jar in made:
+            cached_files.put(jar, folder / jar.name)
+        (workshop / LIST).write_text("\n".join(jar.name for jar in made))
+        cached_files.put(workshop / LIST, folder / LIST)
+
+
+def _unfetched(what: str) -> InputError:
+    return InputError(where=f"the broker of Kafka {VERSION}", what=what, remedy=REMEDY)
+
+
+def format_storage(folder: Path, jars: Path, port: int, controller: int) -> None:
+    """Write the configuration of a broker on these ports into a folder, and format its storage.
+
+    Raises InputError without a Java, RunError where the formatter fails.
+    """
+    settings = _SETTINGS.format(host=HOST, folder=folder, port=port, controller=controller)
+    (folder / SETTINGS).write_text(settings)
+    (folder / LOGGING).write_text(_LOGGING)
+    command = [*_java(jars), FORMATTER, "format", "-t", CLUSTER, "-c", SETTINGS]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise RunError(
+            where=f"the broker of Kafka in {folder}",
+            what=f"could not be formatted ({(done.stdout + done.stderr).strip()[-300:]})",
+            remedy="see whether the disk is full",
+        )
+
+
+def start_command(jars: Path) -> list[str]:
+    """The command that runs a broker whose folder is the working directory."""
+    return [*_java(jars, *JAVA_OPTIONS), MAIN, SETTINGS]
+
+
+def _java(jars: Path, *options: str) -> list[str]:
+    return [str(java_home.find()), *options, "-cp", f"{jars}/*"]
+
+
+def answers(servers: str) -> bool:
+    """Whether a broker is there and lists its topics."""
+    try:
+        return bool(admin(servers).list_topics(timeout=1.0).brokers)
+    except kafka_options.library().KafkaException:
+        return False
+
+
+def admin(servers: str) -> Any:
+    """A client of its own: one that has seen a broker die asks again later than a fresh one."""
+    library = kafka_options.admin_library()
+    return library.AdminClient({"bootstrap.servers": servers, "log_level": 2})
+
+
+class KafkaBroker(DaemonGroup):
+    """A context manager: inside, the broker serves; after it, no process is left.
+
+    `directory` takes its log, configuration and data.
+    """
+
+    def __init__(self, *, directory: Path, jars: Path) -> None:
+        self.directory = directory.absolute()
+        self.jars = jars
+        self._held = ExitStack()
+        self._watcher: ProcessReaper | None = None
+        self._daemon = Daemon("broker", self.directory, None)
+        self.port = 0
+
+    @property
+    def servers(self) -> str:
+        """HOST:PORT, as clients want it."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers.
+
+        Raises InputError without a Java, RunError where it does not come up.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        holders = [hold_port(HOST) for _ in range(2)]
+        for holder in holders:
+            self._held.callback(holder.close)
+        try:
+            self.port, controller = (int(one.getsockname()[1]) for one in holders)
+            format_storage(self.directory, self.jars, self.port, controller)
+            self._watcher = ProcessReaper((), self.directory / "watcher.log")
+            # it is launched in the working directory of its owner, so paths are absolute
+            command = ["/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "broker"]
+            command += [str(self.directory), *start_command(self.jars)]
+            self._daemon.launch(command, os.environ, self._watcher)
+            self._await_answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the broker; its data stays. Safe to repeat."""
+        watcher, self._watcher = self._watcher, None
+        try:
+            if watcher is not None:
+                end_daemons([self._daemon], watcher)
+                watcher.close()
+        finally:
+            self._held.close()
+
+    def make_topics(self, partitions: Mapping[str, int]) -> None:
+        """Make topics with so many partitions each, and wait until clients see them.
+
+        Raises RunError where the broker does not make them.
+        """
+        client, library = admin(self.servers), kafka_options.admin_library()
+        wanted = [library.NewTopic(name, count, 1) for name, count in partitions.items()]
+        try:
+            for asked in client.create_topics(wanted).values():
+                asked.result(ASK_SECONDS_MAX)
+        except kafka_options.library().KafkaException as error:
+            raise self._failed(f"does not make topics ({error})") from error
+
+        def are_there() -> bool:
+            there = client.list_topics(timeout=ASK_SECONDS_MAX).topics
+            return all(
+                name in there and len(there[name].partitions) == count
+                for name, count in partitions.items()
+            )
+
+        if not process_sets.await_condition(are_there, limit_seconds=ASK_SECONDS_MAX):
+            raise self._failed(f"does not list new topics within {ASK_SECONDS_MAX:.0f} s")
+
+    def _await_answer(self) -> None:
+        leader, end = self._daemon.leader, time.monotonic() + START_SECONDS_MAX
+        assert leader is not None
+        while not answers(self.servers):
+            if (code := leader.poll()) is not None:
+                raise self._failed(f"ended with exit code {code}")
+            if time.monotonic() > end:
+                raise self._failed(f"does not answer within {START_SECONDS_MAX:.0f} s")
+            time.sleep(RETRY_SECONDS)
+
+    def _failed(self, what: str) -> RunError:
+        where = f"the broker of Kafka in {self.directory}"
+        return RunError(where=where, what=what, remedy=f"read {self._daemon.log}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a broker with its data in a folder until it is interrupted; print where it serves."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python -m rekindle_local.kafka_broker FOLDER", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        folder = Path(arguments[0])
+        if (folder / SETTINGS).exists():
+            remedy = "name a new folder"
+            raise InputError(where=str(folder), what="has the data of a broker", remedy=remedy)
+        with KafkaBroker(directory=folder, jars=find_jars()) as broker:
+            print(f"export KAFKA={broker.servers}", flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        return 0
+    except RekindleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,245 @@
+"""The list of a source's files, in the store: which file has which offsets, for good.
+
+    listings/STEP/N.json   files in the order in which they are read; each record adds some
+
+The offsets of a source partition are its files' rows one after the other. The driver adds records
+before it says that there are these offsets. Each is created only where it is absent, so of two
+drivers both go by what stands there. Nodes read records when they need one that they do not know.
+
+It does not grow for ever: a record that is `whole` has all that the ones before it say and that is
+still needed, and they are removed. Files that nobody reads again are then names alone, and not even
+that once they are gone. Format: docs/formats.md. Called by `file_source`.
+"""
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rekindle.model import record_format
+from rekindle.model.errors import DamagedError
+from rekindle_spark.connectors.file_rows import FileContents
+from rekindle_store.store_files import Files
+
+KIND = "listing"
+RECORD = re.compile(r"([0-9]+)\.json")
+# A whole record is made behind so many others, and behind as many bytes as it has itself.
+RECORDS_MIN = 50
+# How often records may be replaced while they are read.
+LOOKS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file that is read, or was: its path below the folder, size in bytes, version and time of
+    change (microseconds), and its rows, which have the offsets from `begin` of a partition."""
+
+    name: str
+    bytes: int
+    version: str
+    modified: int
+    partition: str
+    begin: int
+    rows: int
+    marks: tuple[tuple[int, int], ...] = ()
+    columns: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last row."""
+        return self.begin + self.rows
+
+    @property
+    def contents(self) -> FileContents:
+        """What it has."""
+        return FileContents(self.rows, self.marks, self.columns, self.error)
+
+    def record(self) -> dict[str, Any]:
+        """As it stands in a record, without what is empty."""
+        found = asdict(self)
+        return {name: value for name, value in found.items() if value != () and value != ""}
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> "ListedFile":
+        """Read back what `record` wrote."""
+        marks = tuple((row, at) for row, at in record.get("marks", ()))
+        columns = tuple(record.get("columns", ()))
+        version = record.get("version", "")
+        return ListedFile(**{**record, "marks": marks, "columns": columns, "version": version})
+
+
+@dataclass(slots=True)
+class Listing:
+    """All that records up to `number` say. `files` are in the order of their offsets, by source
+    partition, `begins` where that has its first offset that is still listed; `seen` are the names
+    that are never listed again."""
+
+    number: int = 0
+    files: dict[str, list[ListedFile]] = field(default_factory=dict)
+    begins: dict[str, int] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def take_in(self, number: int, record: Mapping[str, Any]) -> None:
+        """Go on to the next record, or to any that is whole."""
+        if record.get("whole"):
+            self.files, self.begins, self.seen = {}, dict(record["begins"]), set()
+            for partition in self.begins:
+                self.files[partition] = []
+        for one in record["files"]:
+            listed = ListedFile.from_record(one)
+            self.files.setdefault(listed.partition, []).append(listed)
+            self.begins.setdefault(listed.partition, listed.begin)
+            self.seen.add(listed.name)
+        self.seen.update(record.get("seen", ()))
+        self.number = number
+
+    def end(self, partition: str) -> int:
+        """The offset behind the last row of a partition."""
+        files = self.files.get(partition)
+        return files[-1].end if files else self.begins.get(partition, 0)
+
+    def covering(self, partition: str, begin: int, end: int) -> Sequence[ListedFile] | None:
+        """The files that have rows of a range; None where not all of it is listed."""
+        low, high = self.begins.get(partition, 0), self.end(partition)
+        if begin < low or end > high:
+            return None
+        files = self.files.get(partition, ())
+        return [one for one in files if one.begin < end and one.end > begin]
+
+    def whole(self, needless: Mapping[str, int], there: Iterable[str]) -> dict[str, Any]:
+        """A record of all that is needed: without files whose offsets end where nobody reads any
+        more, and without the names of those that are not there either."""
+        kept = [
+            one
+            for partition, files in self.files.items()
+            for one in files
+            if one.end > needless.get(partition, 0)
+        ]
+        begins = {partition: self.end(partition) for partition in self.files}
+        for one in reversed(kept):
+            begins[one.partition] = one.begin
+        names = {one.name for one in kept}
+        return {
+            "whole": True,
+            "files": [one.record() for one in kept],
+            "begins": begins,
+            "seen": sorted((self.seen & set(there)) - names),
+        }
+
+
+@dataclass(slots=True)
+class ListingLog:
+    """The records of one source in a store. Its methods raise OSError while the store is away."""
+
+    files: Files
+    folder: str
+    listing: Listing = field(default_factory=Listing)
+    # Since the newest whole record: records, their bytes, and the bytes of that one.
+    records: int = 0
+    record_bytes: int = 0
+    whole_bytes: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def make_folder(self) -> None:
+        """Make room for records: only the driver does."""
+        top = ""
+        for part in self.folder.split("/"):
+            top = f"{top}/{part}" if top else part
+            self.files.make_folder(top)
+
+    def covering(self, partition: str, begin: int, end: int) -> Sequence[ListedFile]:
+        """The files that have rows of a range. Raises DamagedError where it is not listed."""
+        with self.lock:
+            found = self.listing.covering(partition, begin, end)
+            if found is None:
+                self._catch_up()
+                found = self.listing.covering(partition, begin, end)
+        if found is None:
+            raise DamagedError(
+                where=f"{self.files.place}/{self.folder}",
+                what=f"does not say which files have offsets {begin} to {end} of {partition}",
+                remedy="restore it from a copy of the store",
+            )
+        return found
+
+    def catch_up(self) -> Listing:
+        """Read the records that have come."""
+        with self.lock:
+            self._catch_up()
+            return self.listing
+
+    def append(self, content: Mapping[str, Any]) -> bool:
+        """Add a record; whether that was done: where another driver has added one, that is read
+        instead."""
+        with self.lock:
+            number = self.listing.number + 1
+            data = record_format.encode(KIND, content)
+            try:
+                self.files.create(self._name(number), data)
+            except FileExistsError:
+                self._catch_up()
+                return False
+            self._take_in(number, data)
+            return True
+
+    def shorten(self, needless: Mapping[str, int], there: Iterable[str]) -> None:
+        """Replace records by a whole one, where that is worth it (`Listing.whole`)."""
+        if self.records < RECORDS_MIN or self.record_bytes < self.whole_bytes:
+            return
+        if not self.append(self.listing.whole(needless, there)):
+            return
+        newest = self.listing.number
+        old = [number for number in self._numbers() if number < newest]
+        self.files.remove(self._name(number) for number in old)
+
+    def _catch_up(self) -> None:
+        for _ in range(LOOKS_MAX):
+            try:
+                for number, data in self._new():
+                    self._take_in(number, data)
+                return
+            except FileNotFoundError:  # a whole record has just taken the place of some
+                continue
+        raise OSError(f"{self.folder} is replaced again and again")
+
+    def _new(self) -> Sequence[tuple[int, bytes]]:
+        """The records to take in: those behind the newest that is known, or from a whole one on.
+        Raises DamagedError where some are missing."""
+        found: list[tuple[int, bytes]] = []
+        numbers = sorted((n for n in self._numbers() if n > self.listing.number), reverse=True)
+        for number in numbers:
+            found.append((number, self.files.read(self._name(number))))
+            if self._decoded(*found[-1]).get("whole"):
+                break
+        before = self.listing.number
+        for number, data in reversed(found):
+            if number != before + 1 and not self._decoded(number, data).get("whole"):
+                raise DamagedError(
+                    where=f"{self.files.place}/{self._name(before + 1)}",
+                    what="is not there, but what came later is",
+                    remedy="restore it from a copy of the store",
+                )
+            before = number
+        return found[::-1]
+
+    def _take_in(self, number: int, data: bytes) -> None:
+        record = self._decoded(number, data)
+        self.listing.take_in(number, record)
+        is_whole = bool(record.get("whole"))
+        self.records = 0 if is_whole else self.records + 1
+        self.record_bytes = 0 if is_whole else self.record_bytes + len(data)
+        self.whole_bytes = len(data) if is_whole else self.whole_bytes
+
+    def _decoded(self, number: int, data: bytes) -> dict[str, Any]:
+        return record_format.decode(KIND, data, f"{self.files.place}/{self._name(number)}")
+
+    def _numbers(self) -> Iterator[int]:
+        for name in self.files.names(self.folder):
+            found = RECORD.fullmatch(name)
+            if found is not None:
+                yield int(found[1])
+
+    def _name(self, number: int) -> str:
+        return f"{self.folder}/{number}.json"

@@ -1,0 +1,479 @@
+"""A folder or bucket to which others add files, as a source: each row of each file once.
+
+    folder ──found──► new files, in order ──counted, logged──► `file_listing`, in the store
+    offsets of a partition ──listing──► rows of files ──decoded──► rows, and what could not be
+
+The driver lists the folder, counts what new files have, and adds them to the listing before it says
+that there are these offsets; so a repeat reads the same rows in the same order, whatever is added
+between. A name is read once. A file that is gone or changed before it was read is lost: what became
+of it is said by `PartitionOffsets.why`, once all before it has been read. For users: docs/files.md.
+
+Why: docs/decisions/0049-files-are-listed-before-they-are-read.md.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rekindle.model.errors import (
+    DataLossError,
+    InputError,
+    RekindleError,
+    SourceAwayError,
+    first_line,
+)
+from rekindle.model.topology import PARALLELISM_MAX
+from rekindle_spark.connectors import file_folders, file_rows
+from rekindle_spark.connectors.file_folders import FileFolder, Found, LocalFolder
+from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
+from rekindle_spark.connectors.file_rows import CSV, FORMATS, PARQUET, FileContents, FileForm
+from rekindle_spark.operators import column_types
+from rekindle_spark.operators.watermarks import TIMESTAMP
+from rekindle_spark.pipeline.unbounded_source import (
+    SECONDS_MAX,
+    PartitionOffsets,
+    RowsAndRejects,
+    SourceTerms,
+)
+from rekindle_spark.user_code import argument_checks
+from rekindle_store import store_files
+from rekindle_store.store_files import Files
+
+BY_NAME, BY_TIME = "name", "modified"
+ORDERS = (BY_NAME, BY_TIME)
+# Columns that rows can have beside those of files.
+OF_FILES = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("file_row", pa.int64()),
+        ("file_modified", pa.timestamp("us")),
+    ]
+)
+REJECTS = pa.schema([OF_FILES.field("file_path"), OF_FILES.field("file_row")])
+REJECTS = REJECTS.append(pa.field("file_line", pa.binary()))
+NO_TIME = "has no event time"
+# So long a file may be missing, or seem another one: who has mounted a folder sees it late.
+MISSING_SECONDS_MAX = 15.0
+# One listing counts files for so long at most: the rest are for the next one.
+COUNTING_SECONDS = 2.0
+COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
+# The store keeps two checkpoints, from either of which a start may go on.
+COMMITS_KEPT = 3
+
+
+@dataclass(slots=True)
+class FileSource:
+    """The files that are added to `path`, a folder of all nodes or s3://BUCKET/PREFIX.
+
+    `format` is "parquet", "json" (lines) or "csv"; `schema` has the columns that are read, and may
+    be left out for Parquet where a file is there. `event_time` is one of these, or of `columns`,
+    which are those of OF_FILES that rows get too. New files are read in the order of "name" or
+    "modified", dealt out to so many source `partitions`. Only names that match `pattern` count, at
+    any depth where `recursive`. A file that is still written must have another name until it is
+    whole, or has to be unchanged for `settle_seconds`. The folder is listed every `list_seconds`.
+
+    Raises InputError for arguments that do not fit, and where a schema is wanted and there is none.
+    """
+
+    path: str | Path
+    format: str
+    schema: pa.Schema | None = None
+    event_time: str = ""
+    partitions: int = 1
+    pattern: str = "*"
+    order: str = BY_NAME
+    recursive: bool = True
+    settle_seconds: float = 0.0
+    list_seconds: float = 1.0
+    include_existing_files: bool = True
+    units: Mapping[str, str] = field(default_factory=dict)
+    delimiter: str = ","
+    header: bool = True
+    columns: Sequence[str] = ()
+    terms: SourceTerms = field(default_factory=SourceTerms)
+    reject_schema: pa.Schema = field(init=False)
+    _form: FileForm = field(init=False)
+    _folder: FileFolder = field(init=False)
+    _kept: tuple[str, str] | None = field(init=False, default=None)
+    _log: ListingLog | None = field(init=False, default=None)
+    _asking: "_Asking | None" = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        _check_arguments(self)
+        self._folder = file_folders.at(str(self.path))
+        declared = self._declared_schema()
+        self._form = FileForm(self.format, declared, dict(self.units), self.delimiter, self.header)
+        if self.format != PARQUET:
+            self._form.decoder(()).check("FileSource")
+        taken = [name for name in declared.names if name in OF_FILES.names]
+        if taken:
+            what = f"is {taken[0]!r}, as a column that the source itself has"
+            argument_checks.refuse("FileSource: a column", what, "rename it in the files")
+        self.schema = pa.schema([*declared, *(OF_FILES.field(name) for name in self.columns)])
+        if self.event_time not in self.schema.names:
+            what = f"is {argument_checks.shown(self.event_time)}"
+            remedy = f"name one of: {', '.join(self.schema.names)}"
+            argument_checks.refuse("FileSource: event_time", what, remedy)
+        self.reject_schema = REJECTS
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = (name for name in self.__slots__ if name not in ("_asking", "_log"))
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, saved: Mapping[str, Any]) -> None:
+        for name, value in saved.items():
+            setattr(self, name, value)
+        self._asking = self._log = None
+
+    def check(self, step: str) -> None:
+        """Raise InputError where there is no such folder; a bucket is not asked."""
+        if isinstance(self._folder, LocalFolder) and not Path(self._folder.place).is_dir():
+            place = Path(self._folder.place)
+            what = "is no folder" if place.exists() else "is not there"
+            remedy = "name a folder that the driver and all nodes have; make it first"
+            argument_checks.refuse(f"step {step}: files at {place}", what, remedy)
+
+    def keep_in(self, store: Files, step: str) -> None:
+        """See `unbounded_source.RecordKeeping`."""
+        self._kept, self._log = (store.place, step), None
+        self._asking = None
+        self._records().make_folder()
+
+    def initial_offsets(self) -> Mapping[str, int]:
+        """Where reading begins."""
+        return {name: one.oldest for name, one in self.latest_offsets().items()}
+
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+        """The rows of all files that are listed. Without a store, before there is one, none are.
+
+        Raises SourceAwayError while folder or store cannot be reached, RunError where the folder
+        may not be listed.
+        """
+        if self._kept is None:
+            for _ in self._folder.found(recursive=self.recursive):
+                break
+            return {}
+        if self._asking is None:
+            self._asking = _Asking(self, self._records())
+        return self._asking.offsets()
+
+    def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
+        """The rows of a range, and what of it cannot be decoded."""
+        try:
+            files = self._records().covering(partition, start, end)
+        except OSError as error:
+            raise _store_away(error) from error
+        rows, rejects = [self._nothing()], [_no_rejects()]
+        for one in files:
+            span = max(start, one.begin) - one.begin, min(end, one.end) - one.begin
+            some, others = self._read_file(one, span)
+            rows.append(some)
+            rejects.append(others)
+        return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects))
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Have the listing forget what nobody will read again."""
+        if self._asking is not None:
+            self._asking.commit(offsets)
+
+    def first(self, rows: int) -> RowsAndRejects:
+        """The first rows of the first file that has some, in order; none without files. For a look
+        at them before anything runs."""
+        for one in sorted(self._matching(), key=self._key):
+            found = file_rows.contents(self._folder, one.name, one.version, self._form)
+            if found.rows:
+                listed = _listed(one, "0", 0, found)
+                return RowsAndRejects(*self._read_file(listed, (0, min(rows, found.rows))))
+        return RowsAndRejects(self._nothing(), _no_rejects())
+
+    def _declared_schema(self) -> pa.Schema:
+        """The columns of files."""
+        if self.schema is not None:
+            return self.schema
+        where = f"files at {self.path}"
+        if self.format != PARQUET:
+            what = f"are {self.format}, which has no types"
+            argument_checks.refuse(where, what, "give the source a schema")
+        try:
+            files = sorted(self._matching(), key=self._key)
+            if not files:
+                what = "have none that says which columns there are"
+                argument_checks.refuse(where, what, "give the source a schema, or add a file")
+            found = file_rows.schema_of(self._folder, files[0].name, files[0].version)
+        except (OSError, pa.ArrowException) as error:
+            what = f"cannot be read as Parquet ({first_line(error)})"
+            argument_checks.refuse(f"file {self.path}/{files[0].name}", what, "mend or remove it")
+        except RekindleError as error:
+            remedy = "give the source a schema, which needs no file"
+            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
+        return pa.schema([self._field(one) for one in found])
+
+    def _field(self, given: pa.Field) -> pa.Field:
+        if given.name == self.event_time and pa.types.is_timestamp(given.type):
+            return pa.field(given.name, TIMESTAMP)
+        return column_types.plain_field(given)
+
+    def _matching(self) -> list[Found]:
+        """The files that are there and count."""
+        found = self._folder.found(recursive=self.recursive)
+        return [one for one in found if self._matches(one.name) and one.bytes]
+
+    def _matches(self, name: str) -> bool:
+        return fnmatchcase(name.rpartition("/")[2], self.pattern)
+
+    def _key(self, one: Found) -> tuple[int, str]:
+        return (one.modified if self.order == BY_TIME else 0, one.name)
+
+    def _records(self) -> ListingLog:
+        if self._log is None:
+            assert self._kept is not None, "a source without a store has no offsets to be read"
+            place, step = self._kept
+            self._log = ListingLog(store_files.at(place), f"listings/{step}")
+        return self._log
+
+    def _nothing(self) -> pa.Table:
+        assert self.schema is not None
+        return self.schema.empty_table()
+
+    def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
+        """Rows of a file, and those that are rejected; all of it where it cannot be read."""
+        path = f"{self._folder.place}/{one.name}"
+        if one.error:
+            return self._nothing(), _rejects(path, {-1: (one.error, None)})
+        found = file_rows.piece(self._folder, one.name, one.version, self._form, one.contents, rows)
+        table, count = found.rows, len(found.numbers)
+        own = {
+            "file_path": lambda: pa.repeat(pa.scalar(path), count),
+            "file_row": lambda: pc.add(pa.array(found.numbers, pa.int64()), 1),
+            "file_modified": lambda: pa.repeat(pa.scalar(one.modified), count).cast(TIMESTAMP),
+        }
+        for name in self.columns:
+            table = table.append_column(OF_FILES.field(name), own[name]())
+        rejected = dict(found.rejected)
+        timeless = table[self.event_time].is_null()
+        if pc.any(timeless).as_py():
+            places = pc.indices_nonzero(timeless).to_pylist()
+            rejected |= {found.numbers[place]: (NO_TIME, None) for place in places}
+            table = table.filter(pc.invert(timeless))
+        return table.cast(self.schema), _rejects(path, rejected)
+
+
+@dataclass(slots=True)
+class _Asking:
+    """What the driver does: it lists the folder, and the files that are new. `clock` gives seconds
+    for the intervals of listings, of files that have to settle, and of those that are missing."""
+
+    source: FileSource
+    log: ListingLog
+    clock: Callable[[], float] = time.monotonic
+    there: dict[str, Found] = field(default_factory=dict)
+    listed_at: float | None = None
+    empty_since: float | None = None
+    has_more: bool = False
+    missing: dict[str, float] = field(default_factory=dict)
+    settling: dict[str, tuple[str, float]] = field(default_factory=dict)
+    commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
+
+    def offsets(self) -> dict[str, PartitionOffsets]:
+        """The offsets of all files that are listed, once new ones are."""
+        now = self.clock()
+        is_due = self.listed_at is None or now - self.listed_at >= self.source.list_seconds
+        try:
+            if is_due or self.has_more:
+                while not self._list(now):  # another driver was faster: what it listed is there
+                    continue
+                self.listed_at = now
+        except SourceAwayError:
+            self.missing.clear()  # who has it back may see some files late
+            raise
+        except OSError as error:
+            raise _store_away(error) from error
+        listing = self.log.listing
+        return {name: self._offered(listing, name, now) for name in sorted(listing.files)}
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Nobody reads what lies before these offsets, nor, from the checkpoint before, before
+        those of the last time."""
+        self.commits.append(offsets)
+        listing = self.log.listing
+        waiting = {
+            one.name
+            for partition, files in listing.files.items()
+            for one in files
+            if one.end > self._committed(listing, partition)
+        }
+        self.missing = {name: at for name, at in self.missing.items() if name in waiting}
+        if len(self.commits) == COMMITS_KEPT:
+            self.log.shorten(self.commits[0], self.there)
+
+    def _list(self, now: float) -> bool:
+        """See what is there, and add what is new to the listing; False where another driver has
+        added something meanwhile."""
+        source, listing = self.source, self.log.catch_up()
+        self.there = {one.name: one for one in source._matching()}
+        if self.there or not self._waits(listing):
+            self.empty_since = None
+        elif self.empty_since is None:
+            self.empty_since = now
+        elif now - self.empty_since >= MISSING_SECONDS_MAX:
+            raise SourceAwayError(
+                where=f"files at {source.path}",
+                what="is empty, and listed files are still to be read",
+                remedy="see that what is mounted there is there, and bring the files back",
+            )
+        new = [one for one in self.there.values() if one.name not in listing.seen]
+        if not listing.number and not source.include_existing_files:
+            return self.log.append({"files": [], "seen": sorted(one.name for one in new)})
+        settled = [one for one in new if self._has_settled(one, now)]
+        self.settling = {name: kept for name, kept in self.settling.items() if name in self.there}
+        counted = self._counted(sorted(settled, key=source._key))
+        self.has_more = len(counted) < len(settled)
+        known = [(one, found) for one, found in counted if found is not None]
+        files = [one.record() for one in self._dealt(known)]
+        return not files or self.log.append({"files": files})
+
+    def _has_settled(self, one: Found, now: float) -> bool:
+        version, since = self.settling.get(one.name, ("", now))
+        if version != one.version:
+            self.settling[one.name] = (one.version, now)
+            since = now
+        return now - since >= self.source.settle_seconds
+
+    def _counted(self, files: Sequence[Found]) -> list[tuple[Found, FileContents | None]]:
+        """The first of these files with what they have, None for those that changed meanwhile."""
+        found: list[tuple[Found, FileContents | None]] = []
+        until = time.monotonic() + COUNTING_SECONDS
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            while len(found) < len(files) and (not found or time.monotonic() < until):
+                some = files[len(found) : len(found) + COUNTED_TOGETHER]
+                found += zip(some, pool.map(self._contents, some), strict=True)
+        return found
+
+    def _contents(self, one: Found) -> FileContents | None:
+        source = self.source
+        try:
+            return file_rows.contents(source._folder, one.name, one.version, source._form)
+        except DataLossError:
+            return None
+
+    def _dealt(self, files: Iterable[tuple[Found, FileContents]]) -> list[ListedFile]:
+        """Each file with its offsets: the partition with the fewest rows gets the next one."""
+        ends = {str(n): self.log.listing.end(str(n)) for n in range(self.source.partitions)}
+        dealt = []
+        for one, found in files:
+            partition = min(ends, key=lambda name: (ends[name], int(name)))
+            listed = _listed(one, partition, ends[partition], found)
+            ends[partition] = listed.end
+            dealt.append(listed)
+        return dealt
+
+    def _waits(self, listing: Listing) -> bool:
+        """Whether files are listed that may still be read."""
+        return any(listing.end(name) > self._committed(listing, name) for name in listing.files)
+
+    def _committed(self, listing: Listing, partition: str) -> int:
+        newest = self.commits[-1] if self.commits else {}
+        return max(newest.get(partition, 0), listing.begins.get(partition, 0))
+
+    def _offered(self, listing: Listing, partition: str, now: float) -> PartitionOffsets:
+        """What can be read of a partition. At a file that is gone it ends, until all before that
+        has been read for good; then it begins behind it."""
+        oldest, latest, why = listing.begins[partition], listing.end(partition), ""
+        committed = self._committed(listing, partition)
+        for one in listing.files[partition]:
+            if one.end <= committed or not one.rows or one.error:
+                continue
+            found = self.there.get(one.name)
+            if found is not None and found.version == one.version:
+                self.missing.pop(one.name, None)
+                continue
+            since = self.missing.setdefault(one.name, now)
+            if one.begin > committed or now - since < MISSING_SECONDS_MAX:
+                latest = max(one.begin, oldest)
+                break
+            oldest = one.end
+            why = f"file {one.name} {'was changed' if found else 'is not there any more'}"
+        return PartitionOffsets(oldest, max(oldest, latest), why=why)
+
+
+def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:
+    known = (found.rows, found.marks, found.columns, found.error)
+    return ListedFile(one.name, one.bytes, one.version, one.modified, partition, begin, *known)
+
+
+def _rejects(path: str, rejected: Mapping[int, tuple[str, bytes | None]]) -> pa.Table:
+    """Rejected rows by their numbers from 0; that of a whole file is -1."""
+    rows = sorted(rejected)
+    columns = [
+        pa.array([path] * len(rows), pa.string()),
+        pa.array([None if row < 0 else row + 1 for row in rows], pa.int64()),
+        pa.array([rejected[row][1] for row in rows], pa.binary()),
+        pa.array([rejected[row][0] for row in rows], pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=_no_rejects().schema)
+
+
+def _no_rejects() -> pa.Table:
+    return pa.schema([*REJECTS, pa.field("error", pa.string())]).empty_table()
+
+
+def _store_away(error: OSError) -> SourceAwayError:
+    return SourceAwayError(
+        where="list of files in the checkpoint store",
+        what=f"cannot be reached ({first_line(error)})",
+        remedy="see that the store is there",
+    )
+
+
+def _check_arguments(source: FileSource) -> None:
+    """Raise InputError for arguments that do not fit."""
+    where, path = "FileSource", source.path
+    if not isinstance(path, str | Path) or not str(path):
+        remedy = "name a folder that all nodes have, or s3://BUCKET/PREFIX"
+        argument_checks.refuse(f"{where}: path", f"is {argument_checks.shown(path)}", remedy)
+    for name, words in (("format", FORMATS), ("order", ORDERS)):
+        value = getattr(source, name)
+        if value not in words:
+            what, remedy = (
+                f"is {argument_checks.shown(value)}",
+                f"choose one of: {', '.join(words)}",
+            )
+            argument_checks.refuse(f"{where}: {name}", what, remedy)
+    if source.schema is not None:
+        argument_checks.check_kind(
+            f"{where}: schema", source.schema, pa.Schema, "give a pyarrow.Schema"
+        )
+    argument_checks.check_whole(f"{where}: partitions", source.partitions, PARALLELISM_MAX)
+    for name, low in (("settle_seconds", 0.0), ("list_seconds", 0.05)):
+        remedy = f"give seconds from {low:g} to {SECONDS_MAX:,.0f}"
+        number = getattr(source, name)
+        argument_checks.check_number(f"{where}: {name}", number, low, SECONDS_MAX, remedy)
+    for name in ("recursive", "include_existing_files", "header"):
+        argument_checks.check_kind(
+            f"{where}: {name}", getattr(source, name), bool, "give True or False"
+        )
+    pattern = source.pattern
+    if not isinstance(pattern, str) or not pattern or "/" in pattern:
+        what = f"is {argument_checks.shown(pattern)}"
+        argument_checks.refuse(f"{where}: pattern", what, 'give one of names alone, as "*.csv"')
+    argument_checks.check_list(f"{where}: columns", source.columns)
+    for column in source.columns:
+        if column not in OF_FILES.names:
+            what = f"name {argument_checks.shown(column)}"
+            remedy = f"choose of: {', '.join(OF_FILES.names)}"
+            argument_checks.refuse(f"{where}: columns", what, remedy)
+    for name, given, formats in (
+        ("units", bool(source.units), "json and csv"),
+        ("delimiter", source.delimiter != ",", CSV),
+        ("header", not source.header, CSV),
+    ):
+        if given and source.format not in formats.split(" and "):
+            argument_checks.refuse(f"{where}: {name}", f"is for {formats} alone", "leave it out")

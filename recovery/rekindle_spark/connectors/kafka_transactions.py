@@ -1,0 +1,314 @@
+"""Writes the output of one query partition to a topic, each epoch exactly once.
+
+    open ──fences older writers──► marker ──► write: begin, records, marker of the epoch, commit
+                                                │ an error that is none for good
+                                                └──► the writer is thrown away, and opened anew
+
+The *marker* is an offset that the transaction commits for a consumer group of this query partition:
+the epoch, and beside it the commit record that named it. So either the records of an epoch are
+there and the marker says so, or neither is. Opening a writer aborts what an older one of the same
+name has left open, and the broker refuses that one from then on. So what the marker says then is
+what holds. Called by `sink_publishing`.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.model.errors import FencedError, InputError, RekindleError, RunError, SinkAwayError
+from rekindle_spark.connectors import kafka_options
+from rekindle_spark.connectors.kafka_options import ErrorNote
+from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
+
+OPEN_SECONDS_MAX = 20.0
+STUCK_SECONDS = 5.0  # behind the limit of a call that should have kept it
+ASK_SECONDS_MAX = 10.0
+COMMIT_SECONDS_MAX = 30.0
+# The topic's first partition stands for the query partition: each topic has one.
+MARKED = 0
+NO_OFFSET = -1001
+PRODUCER = {
+    "enable.idempotence": True,
+    "delivery.report.only.error": True,
+    "partitioner": "murmur2_random",  # as Java's clients place keys
+    # Measured: with the default of 100 ms a transaction behind another one waits that long.
+    "retry.backoff.ms": 5,
+    "retry.backoff.max.ms": 50,
+    # send_offsets_to_transaction waits for so long whatever it is told (librdkafka #5456).
+    "socket.timeout.ms": 10_000,
+}
+# Answers of brokers while they settle who coordinates a group.
+UNSETTLED = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+UNSETTLED_SECONDS = 0.1
+FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+# What no waiting will mend, beside refused credentials.
+LASTING = (
+    "MSG_SIZE_TOO_LARGE",
+    "INVALID_RECORD",
+    "INVALID_TIMESTAMP",
+    "RECORD_LIST_TOO_LARGE",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "OFFSET_METADATA_TOO_LARGE",
+    "INVALID_TRANSACTION_TIMEOUT",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMarker:
+    """The newest epoch of a query partition that is in the topic, and the commit record that named
+    it; zeros where none is. `store` is the identity of the store that has it, empty before the
+    first start on one."""
+
+    epoch: int = 0
+    commit: int = 0
+    store: str = ""
+
+
+@dataclass(slots=True)
+class TransactionalWriter:
+    """Writes as `name`, which is its transactional id and the group of its marker. `index` is the
+    query partition. `partition` is where records without a key go, None until it is open. A topic
+    that was there before, which `is_known`, and is not now may come back: it is away."""
+
+    sink: KafkaSink
+    where: str
+    name: str
+    index: int
+    is_known: bool = False
+    note: ErrorNote = field(default_factory=ErrorNote)
+    partition: int | None = None
+    refused: list[Any] = field(default_factory=list)
+    _producer: Any = None
+    _group: Any = None
+
+    def open(self) -> EpochMarker | None:
+        """Fence older writers of this name; what the marker says, None where there is none.
+
+        Raises SinkAwayError where Kafka cannot be reached now, RunError where it refuses,
+        InputError where it has no such topic.
+        """
+        self.close()
+        self.note, self.refused = ErrorNote(), []
+        library, sink = kafka_options.library(), self.sink
+        given = kafka_options.configuration(self.where, sink.servers, sink.options, self.note)
+        with self._meaning():
+            own = {"transactional.id": self.name, "on_delivery": self._delivered}
+            producer = library.Producer({**PRODUCER, **given, **own})
+            self.partition = self.index % self._count(given)
+            producer.init_transactions(OPEN_SECONDS_MAX)
+            marker = self._read_marker(given)
+        self._producer = producer
+        return marker
+
+    def mark(self, marker: EpochMarker) -> None:
+        """Set the marker in a transaction without records."""
+        self.write([], marker)
+
+    def write(self, batches: list[SinkRecords], marker: EpochMarker) -> None:
+        """Write records and the marker of their newest epoch, together or not at all.
+
+        Raises FencedError where a newer writer has been opened, SinkAwayError where it is not known
+        what has come of it, RunError where the records are refused. It has to be opened anew after
+        each of these.
+        """
+        producer, self.refused = self._producer, []
+        assert producer is not None, "not open"
+        self._producer = None  # until this has gone well
+        try:
+            with self._meaning():
+                self._transact(producer, batches, marker)
+        except (FencedError, SinkAwayError):
+            raise
+        except RunError:
+            self._abort(producer)
+            raise
+        self._producer = producer
+
+    def close(self) -> None:
+        """Let go of the producer, and of what it has not written."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _transact(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
+        producer.begin_transaction()
+        for records in batches:
+            self._produce(producer, records)
+        offsets, group = [self._place(marker)], self._group
+        self._within(
+            ASK_SECONDS_MAX + STUCK_SECONDS,
+            lambda: producer.send_offsets_to_transaction(offsets, group, ASK_SECONDS_MAX),
+        )
+        producer.commit_transaction(COMMIT_SECONDS_MAX)
+
+    def _within(self, seconds: float, call: Callable[[], object]) -> None:
+        """Make a call that may never return: after a broker was away the client can wait without
+        end for the group's coordinator, whatever limit it is given (librdkafka #5456, #5511).
+
+        Raises SinkAwayError then. The thread of the call stays behind with its producer, which the
+        next writer fences.
+        """
+        ended, errors = threading.Event(), list[BaseException]()
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=run, name="sink-offsets", daemon=True).start()
+        if not ended.wait(seconds):
+            raise SinkAwayError(
+                where=self.where,
+                what=f"Kafka cannot be reached (no answer within {seconds:.0f} s)",
+                remedy="see that its brokers are there, and can be reached from here",
+            )
+        for error in errors:
+            raise error
+
+    def _abort(self, producer: Any) -> None:
+        """Readers of committed records wait behind what is open, until it times out."""
+        with suppress(kafka_options.library().KafkaException):
+            producer.abort_transaction(ASK_SECONDS_MAX)
+
+    def _produce(self, producer: Any, records: SinkRecords) -> None:
+        own: dict[str, Any] = {} if records.keys is not None else {"partition": self.partition}
+        keys = records.keys if records.keys is not None else [None] * len(records.values)
+        for value, key in zip(records.values, keys, strict=True):
+            while True:
+                try:
+                    producer.produce(self.sink.topic, value, key, **own)
+                    break
+                except BufferError:  # its queue is full
+                    producer.poll(0.1)
+                    if self.refused:
+                        raise kafka_options.library().KafkaException(self.refused[0]) from None
+            producer.poll(0)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        """A record was not written: the first error says why."""
+        del message
+        if error is not None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
+            self.refused.append(error)
+
+    def _place(self, marker: EpochMarker | None = None) -> Any:
+        """The marker's place, with what it is to say."""
+        library = kafka_options.library()
+        if marker is None:
+            return library.TopicPartition(self.sink.topic, MARKED)
+        said = json.dumps({"version": 1, "commit": marker.commit, "store": marker.store})
+        return library.TopicPartition(self.sink.topic, MARKED, marker.epoch, metadata=said)
+
+    def _read_marker(self, given: dict[str, Any]) -> EpochMarker | None:
+        """What the group says; it has no members, and nobody subscribes."""
+        library = kafka_options.library()
+        own = {"group.id": self.name, "enable.auto.commit": False}
+        consumer = library.Consumer({**given, **own, "isolation.level": "read_committed"})
+        try:
+            found = self._committed(consumer)
+            self._group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        if found.offset == NO_OFFSET:
+            return None
+        return _decoded(self.where, int(found.offset), found.metadata)
+
+    def _committed(self, consumer: Any) -> Any:
+        """The group's offset. Who coordinates a group of a new cluster, or of a broker that has
+        just started, is not settled at once: it is asked again for a while."""
+        library = kafka_options.library()
+        deadline = time.monotonic() + ASK_SECONDS_MAX
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                found = consumer.committed([self._place()], max(0.1, left))[0]
+                if found.error is None:
+                    return found
+                error = library.KafkaException(found.error)
+            except library.KafkaException as raised:
+                error = raised
+            if error.args[0].name() not in UNSETTLED or time.monotonic() > deadline:
+                raise error
+            time.sleep(UNSETTLED_SECONDS)
+
+    def _count(self, given: dict[str, Any]) -> int:
+        """How many partitions the topic has. It is described: that makes no topic."""
+        library = kafka_options.library()
+        admin = kafka_options.admin_library().AdminClient(given)
+        asked = admin.describe_topics(
+            library.TopicCollection([self.sink.topic]), request_timeout=ASK_SECONDS_MAX
+        )
+        return len(asked[self.sink.topic].result().partitions)
+
+    @contextmanager
+    def _meaning(self) -> Iterator[None]:
+        """Turn errors of the client into what they mean."""
+        library = kafka_options.library()
+        try:
+            yield
+        except library.KafkaException as error:
+            cause = error.args[0]
+            if cause.name() == kafka_options.INVALID:
+                raise kafka_options.of_error(self.where, cause, self.note) from error
+            for one in (cause, *self.refused):
+                if one.name() in FENCED:
+                    raise self._fenced() from error
+                if one.name() in (*LASTING, *kafka_options.REFUSALS):
+                    raise self._refused(one) from error
+            if self.note.name in kafka_options.REFUSALS:
+                raise self._refused(cause) from error
+            if cause.name() == "UNKNOWN_TOPIC_OR_PART":
+                raise self._unknown() from error
+            raise self._away(cause) from error
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            where=self.where,
+            what="is written by a newer writer, and the broker refuses this one",
+            remedy="nothing is to be done where another driver of this store has taken over",
+        )
+
+    def _refused(self, error: Any) -> RunError:
+        return RunError(
+            where=self.where,
+            what=f"Kafka refuses the records or the writer ({error.str() or error.name()})",
+            remedy="see the topic's settings, the options of the sink and its credentials; what is "
+            "committed stays, and is written by the next start",
+        )
+
+    def _unknown(self) -> RekindleError:
+        kind = SinkAwayError if self.is_known else InputError
+        return kind(
+            where=self.where,
+            what="is not there",
+            remedy="make the topic first, or mend the name",
+        )
+
+    def _away(self, error: Any) -> SinkAwayError:
+        detail = f"; {self.note.text}" if self.note.text else ""
+        return SinkAwayError(
+            where=self.where,
+            what=f"Kafka cannot be reached ({error.str() or error.name()}{detail})",
+            remedy="see that its brokers are there, and can be reached from here",
+        )
+
+
+def _decoded(where: str, epoch: int, metadata: str | None) -> EpochMarker:
+    try:
+        said = json.loads(metadata or "")
+        if said["version"] == 1:
+            return EpochMarker(epoch, int(said["commit"]), str(said["store"]))
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RunError(
+        where=where,
+        what="has a marker that this version has not written",
+        remedy="give the sink another topic, or run the version that wrote it",
+    )

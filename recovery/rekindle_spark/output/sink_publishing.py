@@ -1,0 +1,384 @@
+"""Follows the commit log, and writes what it names to the sinks that queries have beside files.
+
+    commit record ──output_commit.publish──► woken ──► files of the next records, by query partition
+                                                      └──► one transaction each, side by side
+
+A commit record says what counts, whatever was lost, held back or run again before. So what is
+written is what readers of the store get: uncertain rows come with their checkpoint, and nothing is
+taken back. A writer that is opened learns from its marker which epoch is in, and goes on behind it.
+A sink that is away holds up no epoch; what is to be written lies in the store. Called by
+`driver_main`. Decided in docs/decisions/0048-sinks-follow-the-commit-log.md.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from rekindle.model.errors import (
+    DamagedError,
+    FencedError,
+    InputError,
+    RekindleError,
+    RunError,
+    SinkAwayError,
+)
+from rekindle_spark.connectors.kafka_sink import KafkaSink
+from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
+from rekindle_spark.driver import driver_clock
+from rekindle_spark.store.store_retry import StoreRetry
+from rekindle_spark.user_code import dead_letter_sieve
+from rekindle_store.committed_files import NamedFile, OutputLog
+from rekindle_store.output_rows import OutputRows
+from rekindle_store.store_files import Files
+
+RETRY_SECONDS = 1.0
+JOIN_SECONDS = 5.0
+# A broker keeps offsets of a group without members for seven days, by default.
+MARK_SECONDS = 6 * 3600.0
+# Query partitions of a sink that are written side by side.
+WRITERS_MAX = 16
+# Of what lies behind: so much goes into one transaction, but a file as a whole.
+ROWS_MAX, FILES_MAX = 100_000, 64
+
+Say = Callable[[str, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkIdentity:
+    """Of whom the writers of a sink are: `name` of all of them, how many query partitions there
+    are or were, and of how many a marker has to be there. `store` is the identity of the store that
+    is written from, `origin` that of the one of which it is a copy."""
+
+    query: str
+    name: str
+    partitions: int
+    marked: int
+    store: str = ""
+    origin: str = ""
+
+    def writer(self, sink: KafkaSink, index: int) -> TransactionalWriter:
+        """The writer of a query partition."""
+        where = f"query {self.query}: topic {sink.topic} at {sink.servers}"
+        is_known = index < self.marked
+        return TransactionalWriter(sink, where, f"{self.name}-{index}", index, is_known)
+
+
+@dataclass(slots=True)
+class TopicPosition:
+    """How far a query partition is in its topic, by its marker, and whether the commit log was seen
+    to say the same."""
+
+    where: str
+    marker: EpochMarker
+    is_confirmed: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_confirmed = not self.marker.epoch
+
+    def due(self, files: Iterable[NamedFile]) -> list[NamedFile]:
+        """Those of the files, in the order of the log, that are still to be written.
+
+        Raises RunError where the log goes on without what the marker names.
+        """
+        found = []
+        for file in files:
+            if file.epoch > self.marker.epoch:
+                self.check()
+                found.append(file)
+            elif (file.epoch, file.commit) == (self.marker.epoch, self.marker.commit):
+                self.is_confirmed = True
+        return found
+
+    def check(self) -> None:
+        """Raise RunError where the log, which has been read up to behind the marker's commit record
+        or to its end, did not have what the marker says."""
+        if not self.is_confirmed:
+            raise RunError(
+                where=self.where,
+                what=f"has epoch {self.marker.epoch} of commit record {self.marker.commit}, which "
+                "this checkpoint store has not",
+                remedy="the store is an older copy of the one that was written from: go on with "
+                "that one, or give the sink another topic",
+            )
+
+
+def chunks(files: Sequence[NamedFile]) -> Iterator[list[NamedFile]]:
+    """Stretches of files, each for one transaction."""
+    chunk, rows = list[NamedFile](), 0
+    for file in files:
+        if chunk and (rows + file.rows > ROWS_MAX or len(chunk) == FILES_MAX):
+            yield chunk
+            chunk, rows = [], 0
+        chunk.append(file)
+        rows += file.rows
+    if chunk:
+        yield chunk
+
+
+def side_by_side(work: Sequence[Callable[[], None]]) -> None:
+    """Do all of it, some at a time, whatever comes of one; then raise the worst of their errors.
+
+    Not by an executor: its threads hold up the end of a process while they wait for a broker.
+    """
+    left, errors = deque(work), list[BaseException]()
+
+    def run() -> None:
+        with suppress(IndexError):
+            while True:
+                errors.extend(_raised_by(left.popleft()))
+
+    others = min(WRITERS_MAX, len(work)) - 1
+    threads = [threading.Thread(target=run, name="sink-writer", daemon=True) for _ in range(others)]
+    for thread in threads:
+        thread.start()
+    run()
+    for thread in threads:
+        thread.join()
+    for error in sorted(errors, key=lambda error: isinstance(error, SinkAwayError)):
+        raise error
+
+
+def _raised_by(work: Callable[[], None]) -> list[BaseException]:
+    try:
+        work()
+    except dead_letter_sieve.USERS_ERRORS as error:
+        return [error]
+    return []
+
+
+@dataclass(slots=True)
+class SinkPublisher:
+    """A thread that writes one query's output to its sink. `newest` is the number of the newest
+    commit record, `done` that of the last whose output is in the topic. `check_generation` raises
+    FencedError where a newer driver has started; `patience` is that for the store."""
+
+    sink: KafkaSink
+    place: SinkIdentity
+    files: Files
+    check_generation: Callable[[], None]
+    say: Say
+    patience: StoreRetry = field(default_factory=StoreRetry)
+    newest: int = 0
+    done: int = -1
+    failure: RekindleError | None = None
+    away_since: float | None = None
+    ended: bool = False
+    marked_at: float = 0.0
+    written: dict[int, TopicPosition] = field(default_factory=dict)
+    writers: dict[int, TransactionalWriter] = field(default_factory=dict)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        name = f"sink-{self.place.query}"
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Have the thread end once it has done what it is at."""
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+        if self.thread is not None:
+            self.thread.join(JOIN_SECONDS)
+
+    def wake(self, newest: int) -> None:
+        """There is a newer commit record."""
+        with self.changed:
+            self.newest = max(self.newest, newest)
+            self.changed.notify_all()
+
+    def _run(self) -> None:
+        """What the thread does."""
+        while not self.ended and self.failure is None:
+            try:
+                self._follow()
+            except SinkAwayError as error:
+                self._note_away(error)
+            except FencedError as error:
+                self._note_fenced(error)
+            except dead_letter_sieve.USERS_ERRORS as error:
+                self.failure = _failure(self.place.query, error)
+            self._wait(RETRY_SECONDS)
+
+    def _follow(self) -> None:
+        """Open the writers, and write what the commit log names from there on."""
+        self.patience.through(self.check_generation)  # an older driver is not to fence a newer one
+        self._open()
+        self.marked_at = 0.0
+        begin = min(one.marker.commit for one in self.written.values())
+        log = OutputLog(self.files, self.place.query, last=max(0, begin - 1))
+        rows = OutputRows(self.files, log.places)
+        while not self.ended:
+            if driver_clock.now() - self.marked_at > MARK_SECONDS:
+                self._mark()
+            if log.last >= self.newest:
+                self._caught_up(log.last)
+                continue
+            try:
+                found = log.look()
+            except DamagedError:
+                raise
+            except RunError:  # the store is away; who commits has the patience for it
+                self._wait(RETRY_SECONDS)
+                continue
+            if found:
+                self._write(found, rows)
+                self._note_back()
+            elif found is None:
+                self._wait(RETRY_SECONDS)  # the record is on its way into a segment
+
+    def _open(self) -> None:
+        indices = range(self.place.partitions)
+        if not self.writers:
+            self.writers = {index: self.place.writer(self.sink, index) for index in indices}
+        side_by_side([partial(self._open_part, index) for index in indices])
+
+    def _open_part(self, index: int) -> None:
+        writer = self.writers[index]
+        marker = self._expected(index, writer.where, writer.open())
+        self.written[index] = TopicPosition(writer.where, marker)
+
+    def _expected(self, index: int, where: str, marker: EpochMarker | None) -> EpochMarker:
+        if marker is None and index < self.place.marked:
+            raise RunError(
+                where=where,
+                what="has lost the marker that says which epoch is in (consumer group "
+                f"{self.writers[index].name})",
+                remedy="it goes with a topic that is recreated, and after offsets.retention.minutes"
+                " without a driver: give the sink another topic, which gets all output",
+            )
+        if marker is not None and marker.store not in ("", self.place.store, self.place.origin):
+            raise RunError(
+                where=where,
+                what="is written from another store, a copy of this one",
+                remedy="go on with that one, or give the sink another topic",
+            )
+        return marker or EpochMarker()
+
+    def _mark(self) -> None:
+        """Set all markers again: the broker forgets what is not set for days, and drivers of other
+        stores see by it who writes now."""
+        side_by_side(
+            [
+                partial(self.writers[index].mark, replace(one.marker, store=self.place.store))
+                for index, one in self.written.items()
+            ]
+        )
+        self.marked_at = driver_clock.now()
+
+    def _write(self, found: Sequence[NamedFile], rows: OutputRows) -> None:
+        """Write files of some commit records, each query partition's by its own writer."""
+        by_index: dict[int, list[NamedFile]] = {}
+        for file in found:
+            by_index.setdefault(file.partition, []).append(file)
+        side_by_side([partial(self._write_part, rows, *one) for one in by_index.items()])
+
+    def _write_part(self, rows: OutputRows, index: int, files: Sequence[NamedFile]) -> None:
+        written, writer = self.written[index], self.writers[index]
+        for chunk in chunks(written.due(files)):
+            marker = EpochMarker(chunk[-1].epoch, chunk[-1].commit, self.place.store)
+            batches = [
+                self.sink.records(self.place.query, self._table(rows, file)) for file in chunk
+            ]
+            writer.write(batches, marker)
+            written.marker = marker
+
+    def _table(self, rows: OutputRows, file: NamedFile) -> pa.Table:
+        """The rows of a file, which may lie in one of many by now."""
+        return self.patience.through(partial(rows.table, file.commit, file.name, file.rows))
+
+    def _caught_up(self, commit: int) -> None:
+        """All up to a commit record is written: wait for the next one."""
+        for one in self.written.values():
+            one.check()
+        self._note_back()
+        with self.changed:
+            self.done = commit
+            self.changed.wait_for(lambda: self.ended or self.newest > commit, MARK_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.ended, seconds)
+
+    def _note_away(self, error: SinkAwayError) -> None:
+        now = driver_clock.now()
+        if self.away_since is None:
+            self.away_since = now
+            self.say("sink-away", {"query": self.place.query, "text": error.what})
+        if now - self.away_since > self.sink.patience_seconds:
+            self.failure = RunError(
+                where=error.where,
+                what=f"could not be reached for {now - self.away_since:.0f} s ({error.what})",
+                remedy="see that it is there, and start again: what is committed is written then",
+            )
+
+    def _note_back(self) -> None:
+        """Something was written, or nothing is left: to be opened alone is no sign of it."""
+        if self.away_since is not None:
+            self.away_since = None
+            self.say("sink-back", {"query": self.place.query})
+
+    def _note_fenced(self, error: FencedError) -> None:
+        """By a newer driver of the store, or by an older one that was stopped and went on: that
+        one ends when it looks for newer drivers."""
+        try:
+            self.patience.through(self.check_generation)
+        except FencedError:
+            self.failure = error
+        except dead_letter_sieve.USERS_ERRORS as other:
+            self.failure = _failure(self.place.query, other)
+
+
+@dataclass(slots=True)
+class SinkPublishers:
+    """All publishers of a driver; most drivers have none."""
+
+    publishers: tuple[SinkPublisher, ...] = ()
+
+    def start(self, newest: int) -> None:
+        """Start them, with the number of the newest commit record."""
+        for one in self.publishers:
+            one.wake(newest)
+            one.start()
+
+    def wake(self, newest: int) -> None:
+        """There is a newer commit record."""
+        for one in self.publishers:
+            one.wake(newest)
+
+    def check(self) -> None:
+        """Raise what one has failed with."""
+        for one in self.publishers:
+            if one.failure is not None:
+                raise one.failure
+
+    @property
+    def are_done(self) -> bool:
+        """Whether all that is committed is written. Raises what one has failed with."""
+        self.check()
+        return all(one.done >= one.newest for one in self.publishers)
+
+    def stop(self) -> None:
+        """End them. What they have not written, the next driver does."""
+        for one in self.publishers:
+            one.stop()
+
+
+def _failure(query: str, error: BaseException) -> RekindleError:
+    if isinstance(error, InputError):  # a store that cannot be read ends a run
+        return RunError(where=error.where, what=error.what, remedy=error.remedy)
+    if isinstance(error, RekindleError):
+        return error
+    return RunError(
+        where=f"query {query}",
+        what=f"its sink {dead_letter_sieve.raised(error)}",
+        remedy="mend the sink and start again: committed output stays",
+    )

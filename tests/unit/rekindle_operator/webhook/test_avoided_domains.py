@@ -1,0 +1,40 @@
+"""The ConfigMap by which the operator tells the webhook what executors avoid."""
+
+import pytest
+
+from rekindle.model.errors import InputError
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.webhook import avoided_domains
+
+A, B = Domain("zone", "a"), Domain("zone", "b")
+AT = "2026-11-21T17:00:00+00:00"
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    avoided = {"pod/team/1": (A,), "pod/team/2": (A, B), "app/team/x": (A,)}
+    written = avoided_domains.to_config_map(avoided, "rekindle", AT)
+    assert written["metadata"] == {"name": avoided_domains.NAME, "namespace": "rekindle"}
+    assert avoided_domains.from_config_map(written) == avoided
+
+
+def test_a_renewal_is_another_version_of_the_object() -> None:
+    written = [
+        avoided_domains.to_config_map({"b": (A,)}, "rekindle", at)["data"] for at in (AT, "later")
+    ]
+    assert written[0] != written[1]
+
+
+def test_a_zone_with_all_its_applications_fits_into_an_object() -> None:
+    uid = "0" * 36
+    avoided = {f"pod/{'n' * 20}/{uid}-{number}": (A,) for number in range(20_000)}
+    written = avoided_domains.to_config_map(avoided, "rekindle", AT)["data"][avoided_domains.KEY]
+    assert len(written) < 1_000_000
+    assert len(avoided_domains.from_config_map({"data": {avoided_domains.KEY: written}})) == (
+        avoided_domains.BUCKETS_MAX
+    )
+
+
+@pytest.mark.parametrize("data", [{}, {avoided_domains.KEY: "no"}, {avoided_domains.KEY: "{}"}])
+def test_what_says_nothing_is_told_with_a_remedy(data: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=r"is no record .*; delete the ConfigMap"):
+        avoided_domains.from_config_map({"data": data})

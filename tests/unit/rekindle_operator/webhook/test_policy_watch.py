@@ -1,0 +1,140 @@
+"""What the webhook goes by, as its watches tell it."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from injection_world import DEFAULTS, driver
+from kubernetes.client import ApiClient
+
+from rekindle_coordinator.json_lines import JsonLineLog
+from rekindle_operator.cluster.api_client import Api
+from rekindle_operator.cluster.object_watcher import ObjectWatcher, news_of
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.webhook import avoided_domains, policy_watch
+from rekindle_operator.webhook.injection_spec import InjectionRefusal, SidecarTerms
+from rekindle_operator.webhook.policy_watch import WatchedPolicies
+
+ZONE = Domain("zone", "a")
+CREATED = "2026-11-21T17:00:00Z"
+CLASS = {"metadata": {"name": "default", "uid": "c", "creationTimestamp": CREATED}, "spec": {}}
+EVERY: Mapping[str, Any] = {"labelSelector": {}}
+POLICY = {
+    "metadata": {"name": "all", "namespace": "flights", "uid": "p", "creationTimestamp": CREATED},
+    "spec": {"selector": {"drivers": EVERY, "sparkApplications": EVERY}},
+}
+
+
+class Watched:
+    """What is known, and the watches that nobody has started."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.log = io.StringIO()
+        self.known = WatchedPolicies(DEFAULTS, clock=lambda: self.now)
+        api = Api(Mock(ApiClient))
+        made = policy_watch.watchers(api, self.known, "rekindle", JsonLineLog(self.log), 90.0)
+        self.by_version: dict[str, ObjectWatcher[WatchedPolicies]] = {
+            f"{item.kind.api_version}/{item.kind.plural}": item for item in made
+        }
+
+    def watcher(self, kind: str) -> ObjectWatcher[WatchedPolicies]:
+        (found,) = [item for name, item in self.by_version.items() if name.endswith(kind)]
+        return found
+
+    def see(self, kind: str, body: Mapping[str, Any]) -> None:
+        watcher = self.watcher(kind)
+        news = news_of(watcher.telling.seen, watcher.telling, dict(body), kind, watcher.log)
+        watcher.inbox.put(news)
+
+    def only(self, kind: str, *uids: str) -> None:
+        watcher = self.watcher(kind)
+        watcher.inbox.put(watcher.telling.only(uids))
+
+
+@pytest.fixture
+def watched() -> Watched:
+    made = Watched()
+    made.see("recoveryclasses", CLASS)
+    made.see("recoverypolicies", POLICY)
+    return made
+
+
+def test_a_driver_gets_what_policy_and_class_say(watched: Watched) -> None:
+    terms = watched.known.terms_of(driver(), "flights")
+    assert isinstance(terms, SidecarTerms)
+    assert terms.image == DEFAULTS.image
+
+
+@pytest.mark.parametrize("kind", ["recoverypolicies", "recoveryclasses"])
+def test_what_is_not_listed_any_more_holds_no_more(watched: Watched, kind: str) -> None:
+    watched.only(kind, "p", "c")
+    assert isinstance(watched.known.terms_of(driver(), "flights"), SidecarTerms)
+    watched.only(kind)
+    assert isinstance(watched.known.terms_of(driver(), "flights"), InjectionRefusal)
+
+
+def test_an_object_that_is_gone_holds_no_more(watched: Watched) -> None:
+    watcher = watched.watcher("recoverypolicies")
+    watcher.inbox.put(watcher.telling.gone(dict(POLICY)))
+    assert isinstance(watched.known.terms_of(driver(), "flights"), InjectionRefusal)
+
+
+def test_a_policy_that_means_nothing_is_logged_and_forgotten(watched: Watched) -> None:
+    watched.see("recoverypolicies", {**POLICY, "spec": {"selector": 3}})
+    assert '"kind": "unreadable"' in watched.log.getvalue()
+    assert isinstance(watched.known.terms_of(driver(), "flights"), InjectionRefusal)
+
+
+def test_of_a_spark_application_its_metadata_is_enough(watched: Watched) -> None:
+    kind = "sparkoperator.k8s.io/v1beta2/sparkapplications"
+    assert watched.watcher(kind).api.metadata_only
+    metadata = {
+        "name": "flights",
+        "namespace": "flights",
+        "uid": "s",
+        "labels": {"team": "x"},
+        "creationTimestamp": CREATED,
+    }
+    told = {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadata",
+        "metadata": metadata,
+    }
+    watched.see(kind, told)
+    (seen,) = watched.known.applications.values()
+    assert (seen.group, seen.labels) == ("sparkoperator.k8s.io", (("team", "x"),))
+    before = watched.known.view()
+    watched.see(kind, {**told, "metadata": {**metadata, "resourceVersion": "2"}})
+    assert watched.known.view().resources is before.resources, "made again for nothing"
+    watched.only("spark.apache.org/v1/sparkapplications")
+    assert watched.known.applications, "the other operator's list says nothing of it"
+    watched.only(kind)
+    assert not watched.known.applications
+
+
+def test_what_the_operator_does_not_renew_keeps_nobody_out_of_a_domain(watched: Watched) -> None:
+    written = avoided_domains.to_config_map({"bucket": (ZONE,)}, "rekindle", CREATED)
+    written["metadata"]["uid"] = "m"
+    watched.see("configmaps", written)
+    watched.now = avoided_domains.VALID_SECONDS - 1
+    assert watched.known.view().avoided == {"bucket": (ZONE,)}
+    watched.now = avoided_domains.VALID_SECONDS
+    assert watched.known.view().avoided == {}
+    watched.see("configmaps", written)
+    assert watched.known.view().avoided == {"bucket": (ZONE,)}
+    watched.only("configmaps")
+    assert watched.known.view().avoided == {}
+
+
+def test_only_the_one_config_map_is_asked_for(watched: Watched) -> None:
+    scope = watched.watcher("configmaps").scope
+    assert scope.namespace == "rekindle"
+    assert scope.query == {"fieldSelector": f"metadata.name={avoided_domains.NAME}"}
+
+
+def test_only_spark_applications_may_be_none_of_the_clusters_kinds(watched: Watched) -> None:
+    optional = {name for name, item in watched.by_version.items() if item.optional}
+    assert {name.rpartition("/")[2] for name in optional} == {"sparkapplications"}

@@ -1,0 +1,153 @@
+"""The command of the webhook: what cannot be right is refused before anything starts."""
+
+import inspect
+import io
+import socket
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from rekindle.model.errors import InputError
+from rekindle_coordinator.json_lines import JsonLineLog
+from rekindle_operator.webhook import webhook_main, webhook_server
+from rekindle_operator.webhook.certificate_store import CertificateStore
+from rekindle_operator.webhook.webhook_main import (
+    RunningWebhook,
+    SecretCertificate,
+    WebhookOptions,
+    check,
+    running,
+)
+
+OPTIONS = WebhookOptions("zk-0.zk:2281,[::1]:2281", "rekindle")
+ENDS = "rekindle_operator_webhook_certificate_ends_timestamp_seconds"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"store": "zk"}, "--store 'zk': is no address of a server; write HOST:PORT"),
+        ({"store": "zk:1,"}, "--store '': is no address"),
+        ({"sidecar_image": "a b"}, "--sidecar-image 'a b': is no image; write it like"),
+        ({"namespace": "Bad Ns"}, "--namespace 'Bad Ns': is no name of Kubernetes"),
+        ({"certificates_folder": Path("/nonexistent")}, "--certificates-folder /nonexistent: is"),
+        ({"health_port": 9443}, "--port 9443: is that of --health-port too; give"),
+    ],
+)
+def test_an_option_that_cannot_be_right_is_refused_by_its_name(
+    changes: dict[str, Any], message: str
+) -> None:
+    options = replace(OPTIONS, **changes)
+    with pytest.raises(InputError) as caught:
+        check(options)
+    assert message in str(caught.value)
+    with pytest.raises(InputError), running(options, io.StringIO()):
+        pytest.fail("it started")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sidecar_image": "registry.example.com:5000/rekindle@sha256:0a1b"},
+        {"certificates_folder": Path("/")},
+        {"port": 0, "health_port": 0},
+    ],
+)
+def test_options_that_may_be_right_are_not_refused(changes: dict[str, Any]) -> None:
+    check(replace(OPTIONS, **changes))
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_awaited() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"--port {port}: cannot be listened on"):
+            webhook_server.check_port(port)
+    webhook_server.check_port(0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nope"], "rekindle-webhook: no such option: --nope; see `rekindle-webhook --help`"),
+        ([], "missing option '--store' (env var: 'REKINDLE_STORE'); see"),
+        (["--store", "zk"], "'zk': is no address of a server"),
+        (["--store", "zk:1", "--log", "/nonexistent/x"], "--log /nonexistent/x: cannot be written"),
+        (["--store", "zk:1", "--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent: "),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["rekindle-webhook", *arguments])
+    monkeypatch.delenv("REKINDLE_STORE", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        webhook_main.main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_the_help_shows_every_option_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["rekindle-webhook", "--help"])
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        webhook_main.main()
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for option in inspect.signature(webhook_main.serve).parameters:
+        assert f"--{option.replace('_', '-')} " in shown
+
+
+def webhook(**server: Any) -> RunningWebhook:
+    """With one watch, that has listed nothing yet."""
+    watcher = SimpleNamespace(kind=SimpleNamespace(plural="recoverypolicies"), listed=Mock())
+    watcher.listed.is_set.return_value = False
+    made = SimpleNamespace(**{"is_serving": True, "is_presenting": True, "ends": None, **server})
+    parts: Any = (JsonLineLog(io.StringIO()), CollectorRegistry(), (watcher,), made)
+    return RunningWebhook(*parts)
+
+
+def test_it_is_ready_once_it_has_seen_all_and_has_a_certificate() -> None:
+    made = webhook(is_presenting=False)
+    told = made.summary()
+    assert (told["healthy"], told["ready"]) == (True, False)
+    assert told["reason"] == "waits for recoverypolicies, a certificate"
+    made = webhook()
+    cast(Mock, made.watchers[0].listed).is_set.return_value = True
+    assert made.summary()["ready"]
+
+
+def test_one_that_does_not_listen_has_to_start_anew() -> None:
+    told = webhook(is_serving=False).summary()
+    assert (told["healthy"], told["reason"]) == (False, "the webhook does not listen")
+
+
+def test_without_a_certificate_an_alert_is_due() -> None:
+    """The alert asks for less than a week, and 0 always is."""
+    assert webhook().registry.get_sample_value(ENDS) == 0.0
+
+
+def test_the_secret_is_read_often_until_there_is_a_certificate_and_then_seldom() -> None:
+    store, now = Mock(CertificateStore, pair=None), [0.0]
+    certificate = SecretCertificate(store, clock=lambda: now[0])
+    for moment, reads in ((0.0, 1), (0.5, 1), (1.0, 2)):
+        now[0] = moment
+        certificate.read()
+        assert store.follow.call_count == reads
+    store.pair = object()
+    for moment, reads in ((2.0, 3), (6.0, 3), (7.0, 4)):
+        now[0] = moment
+        certificate.read()
+        assert store.follow.call_count == reads

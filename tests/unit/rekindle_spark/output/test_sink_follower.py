@@ -1,0 +1,219 @@
+"""A publisher that follows a commit log: what a topic has once a sink was away, or fenced."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from compacted_stores import Log, finish, log_of, make_small
+from output_stores import Writer, rows
+
+from rekindle.model.errors import FencedError, RekindleError, RunError, SinkAwayError
+from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
+from rekindle_spark.connectors.kafka_transactions import EpochMarker
+from rekindle_spark.output import sink_publishing
+from rekindle_spark.output.sink_publishing import SinkIdentity, SinkPublisher, side_by_side
+from rekindle_store import store_files
+
+AWAY = SinkAwayError(where="topic", what="Kafka cannot be reached", remedy="wait")
+FENCED = FencedError(where="topic", what="is written by a newer writer", remedy="none")
+LIMIT_SECONDS = 10.0
+
+
+@dataclass
+class Topic:
+    """What a broker would keep, in place of one. `opening` and `writing` have what the next calls
+    raise; what is written with an error in `answers` is there all the same."""
+
+    values: list[bytes | None] = field(default_factory=list)
+    marker: EpochMarker | None = None
+    opening: list[RekindleError] = field(default_factory=list)
+    writing: list[RekindleError] = field(default_factory=list)
+    answers: list[RekindleError] = field(default_factory=list)
+    opened: int = 0
+    where: str = "topic"
+    name: str = "name-0"
+
+    def open(self) -> EpochMarker | None:
+        self.opened += 1
+        if self.opening:
+            raise self.opening.pop()
+        return self.marker
+
+    def mark(self, marker: EpochMarker) -> None:
+        self.marker = marker
+
+    def write(self, batches: list[SinkRecords], marker: EpochMarker) -> None:
+        if self.writing:
+            raise self.writing.pop()
+        self.values += [value for records in batches for value in records.values]
+        self.marker = marker
+        if self.answers:
+            raise self.answers.pop()
+
+
+@dataclass
+class World:
+    """A store with a query, a topic, and the publisher between them."""
+
+    store: Writer | Log
+    topic: Topic
+    said: list[str]
+    publisher: SinkPublisher
+
+    def until_done(self) -> None:
+        """Wait until all is written, or the publisher has failed; then raise that."""
+        publisher = self.publisher
+        store = self.store
+        publisher.wake(store.commits if isinstance(store, Log) else store.store.commits)
+        publisher.start()
+        assert publisher.thread is not None
+        waited = sink_publishing.driver_clock.now()
+        while publisher.done < publisher.newest and publisher.failure is None:
+            publisher.thread.join(0.01)
+            assert sink_publishing.driver_clock.now() - waited < LIMIT_SECONDS
+        publisher.stop()
+        if publisher.failure is not None:
+            raise publisher.failure
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., World]:
+    """Makes them, with three epochs that are committed; `newer` is what looks for newer drivers."""
+    monkeypatch.setattr(sink_publishing, "RETRY_SECONDS", 0.01)
+    topic = Topic()
+    monkeypatch.setattr(SinkIdentity, "writer", lambda _self, _sink, _index: topic)
+
+    def make(newer: Callable[[], None] = lambda: None, patience_seconds: float = 60) -> World:
+        store = Writer(tmp_path, ("hourly",))
+        for epoch in (1, 2, 3):
+            store.commit(store.put("hourly", 0, epoch, rows(epoch).select(["n"])))
+        said: list[str] = []
+        sink = KafkaSink("b:9092", "topic", patience_seconds=patience_seconds)
+        place = SinkIdentity("hourly", "name", 1, 0, store="here")
+        found = store_files.at(tmp_path)
+        publisher = SinkPublisher(sink, place, found, newer, lambda kind, _: said.append(kind))
+        return World(store, topic, said, publisher)
+
+    return make
+
+
+ALL = [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+
+def test_a_sink_that_was_away_gets_all_once_and_it_is_said_once(
+    world: Callable[..., World],
+) -> None:
+    there = world()
+    there.topic.opening = [AWAY, AWAY]
+    there.until_done()
+    assert there.topic.values == ALL
+    assert there.topic.marker == EpochMarker(3, 3, "here")
+    assert there.said == ["sink-away", "sink-back"]
+
+
+@pytest.mark.parametrize("is_in", [True, False])
+def test_where_the_answer_to_a_commit_is_lost_the_marker_says_what_came_of_it(
+    world: Callable[..., World], is_in: bool
+) -> None:
+    there = world()
+    there.topic.answers, there.topic.writing = ([AWAY], []) if is_in else ([], [AWAY])
+    there.until_done()
+    assert there.topic.values == ALL
+    assert there.topic.opened == 2
+
+
+@pytest.mark.parametrize("which", ["opening", "writing"])
+def test_a_sink_that_is_away_for_too_long_ends_the_run(
+    world: Callable[..., World], which: str
+) -> None:
+    there = world(patience_seconds=0)
+    setattr(there.topic, which, [AWAY] * 3)
+    with pytest.raises(RunError, match="could not be reached for 0 s"):
+        there.until_done()
+    assert there.topic.values == []
+
+
+def test_one_that_is_fenced_by_a_newer_driver_ends_and_opens_no_writer_again(
+    world: Callable[..., World],
+) -> None:
+    calls: list[int] = []
+
+    def newer() -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise FENCED
+
+    there = world(newer)
+    there.topic.writing = [FENCED]
+    with pytest.raises(FencedError):
+        there.until_done()
+    assert (there.topic.values, there.topic.opened) == ([], 1)
+
+
+def test_a_driver_that_was_replaced_fences_nobody(world: Callable[..., World]) -> None:
+    def newer() -> None:
+        raise FENCED
+
+    there = world(newer)
+    with pytest.raises(FencedError):
+        there.until_done()
+    assert there.topic.opened == 0
+
+
+def test_one_that_is_fenced_by_an_older_driver_goes_on(world: Callable[..., World]) -> None:
+    there = world()
+    there.topic.writing = [FENCED]
+    there.until_done()
+    assert (there.topic.values, there.topic.opened) == (ALL, 2)
+
+
+def test_a_marker_that_should_be_there_and_one_of_a_strange_store_end_the_run(
+    world: Callable[..., World],
+) -> None:
+    there = world()
+    there.topic.marker = EpochMarker(2, 2, "elsewhere")
+    with pytest.raises(RunError, match="is written from another store"):
+        there.until_done()
+    there.publisher.failure, there.topic.marker = None, None
+    there.publisher.place = SinkIdentity("hourly", "name", 1, marked=1, store="here")
+    there.publisher.ended = False
+    with pytest.raises(RunError, match="has lost the marker"):
+        there.until_done()
+    assert there.topic.values == []
+
+
+def test_output_that_was_compacted_meanwhile_is_written_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_small(monkeypatch)
+    topics = {0: Topic(), 1: Topic()}
+    monkeypatch.setattr(SinkIdentity, "writer", lambda _self, _sink, index: topics[index])
+    log = log_of(7)
+    finish(log.compaction())
+    assert log.single_files() == [7]
+    place = SinkIdentity("hourly", "name", 2, 0, store="here")
+    sink = KafkaSink("b:9092", "topic")
+    publisher = SinkPublisher(sink, place, log.files, lambda: None, lambda *_: None)
+    World(log, Topic(), [], publisher).until_done()
+    for index, topic in topics.items():
+        committed = [one for one in log.written if one[0] == f"hourly/{index}"]
+        numbers = [number for *_, table in committed for number in table["n"].to_pylist()]
+        assert topic.values == [b'{"n":%d}' % number for number in numbers]
+        assert topic.marker == EpochMarker(committed[-1][1], committed[-1][2], "here")
+
+
+def test_work_side_by_side_is_all_done_and_the_worst_is_raised() -> None:
+    done: list[int] = []
+
+    def one(number: int) -> None:
+        done.append(number)
+        if number == 3:
+            raise AWAY
+        if number == 20:
+            raise FENCED
+
+    with pytest.raises(FencedError):
+        side_by_side([lambda number=number: one(number) for number in range(40)])
+    assert sorted(done) == list(range(40))
+    side_by_side([])

@@ -1,0 +1,92 @@
+"""What is still to be written to a topic, by its marker and the commit log; as whom."""
+
+from pathlib import Path
+
+import pytest
+
+from rekindle.model.errors import RunError
+from rekindle_spark.connectors.kafka_sink import KafkaSink
+from rekindle_spark.connectors.kafka_transactions import EpochMarker
+from rekindle_spark.output import sink_declarations
+from rekindle_spark.output.sink_publishing import (
+    FILES_MAX,
+    ROWS_MAX,
+    SinkIdentity,
+    TopicPosition,
+    chunks,
+)
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_store import store_copies, store_files
+from rekindle_store.committed_files import NamedFile
+
+
+def file(epoch: int, commit: int, rows: int = 1) -> NamedFile:
+    return NamedFile("hourly", 0, epoch, rows, f"outputs/hourly/0-{epoch}", commit, 0.0)
+
+
+def test_what_the_marker_says_is_not_written_again_and_all_behind_it_is() -> None:
+    log = [file(3, 7), file(4, 8), file(5, 8), file(9, 9)]
+    written = TopicPosition("topic", EpochMarker(4, 8))
+    assert [one.epoch for one in written.due(log)] == [5, 9]
+    assert [one.epoch for one in TopicPosition("topic", EpochMarker()).due(log)] == [3, 4, 5, 9]
+    assert TopicPosition("topic", EpochMarker(9, 9)).due(log) == []
+
+
+@pytest.mark.parametrize("marker", [EpochMarker(4, 7), EpochMarker(3, 8), EpochMarker(6, 9)])
+def test_a_log_without_what_the_marker_says_is_another_stores(marker: EpochMarker) -> None:
+    written = TopicPosition("topic", marker)
+    with pytest.raises(RunError, match="which this checkpoint store has not"):
+        written.due([file(3, 7), file(4, 8), file(5, 9), file(9, 10)])
+
+
+def test_a_log_that_ends_before_what_the_marker_says_is_an_older_copy() -> None:
+    written = TopicPosition("topic", EpochMarker(4, 8))
+    assert written.due([file(3, 7)]) == []
+    with pytest.raises(RunError, match="go on with that one, or give the sink another topic"):
+        written.check()
+    TopicPosition("topic", EpochMarker()).check()
+
+
+def test_a_transaction_has_whole_files_up_to_its_limits() -> None:
+    assert [len(one) for one in chunks([file(n, n) for n in range(FILES_MAX + 1)])] == [
+        FILES_MAX,
+        1,
+    ]
+    sizes = [ROWS_MAX - 1, 1, 1, 2 * ROWS_MAX, 1]
+    named = [file(n, n, rows) for n, rows in enumerate(sizes)]
+    assert [[one.epoch for one in chunk] for chunk in chunks(named)] == [[0, 1], [2], [3], [4]]
+    assert list(chunks([])) == []
+
+
+def declared(name: str, partitions: int) -> sink_declarations.Declared:
+    return {"hourly": {"topic": {"name": name, "partitions": partitions}}}
+
+
+def test_who_declares_a_sink_first_names_its_writers() -> None:
+    other = {"daily": {"topic": {"name": "x", "partitions": 1}}}
+    assert sink_declarations.merged({}, declared("a", 2)) == declared("a", 2)
+    assert sink_declarations.merged(declared("a", 2), declared("b", 4)) == declared("a", 2)
+    assert sink_declarations.merged(declared("a", 2), declared("a", 4)) == declared("a", 4)
+    assert sink_declarations.merged(other, declared("a", 2)) == {**other, **declared("a", 2)}
+
+
+def test_writers_are_as_many_as_there_ever_were(tmp_path: Path) -> None:
+    sink = KafkaSink("b:9092", "topic")
+    for number, (before, now, partitions) in enumerate([(4, 2, 4), (2, 4, 4)]):
+        store = CheckpointStore(tmp_path / str(number))
+        store.open(1.0, more=lambda before=before: {"sinks": declared("a", before)})
+        store.open(2.0)
+        place = sink_declarations.places(store.files, {"hourly": (sink, now)})["hourly"]
+        assert place == SinkIdentity("hourly", "a", partitions, before, store.identity())
+        assert place.writer(sink, 3).name == "a-3"
+
+
+def test_who_goes_on_with_a_copy_knows_of_which_store_it_is(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    store.open(1.0, more=lambda: {"sinks": declared("a", 1)})
+    store_copies.copy(str(tmp_path / "store"), str(tmp_path / "copy"))
+    copied = store_files.at(tmp_path / "copy")
+    sinks = {"hourly": (KafkaSink("b:9092", "topic"), 1)}
+    place = sink_declarations.places(copied, sinks)["hourly"]
+    assert place.origin == store.identity()
+    assert place.store not in ("", place.origin)
