@@ -88,6 +88,7 @@ def test_an_incident_never_becomes_less_severe(unfinished: Incident) -> None:
 
 def test_every_kind_has_a_reason_and_every_reason_a_meaning() -> None:
     assert {incidents.reason(kind).value for kind in IncidentKind} == {
+        "loss-announced",
         "suspected-failure",
         "independent-failure",
         "correlated-failure",
