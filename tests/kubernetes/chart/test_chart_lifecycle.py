@@ -191,7 +191,10 @@ def test_what_is_refused_is_mended_as_the_page_says_and_an_upgrade_brings_what_v
     after = deployment(api_client)
     assert after.spec.replicas == 1
     assert after.spec.template.spec.containers[0].image == "rekindle:9.9.9"
-    assert "--sidecar-image=rekindle:9.9.9" in after.spec.template.spec.containers[0].args
+    webhook: Any = client.AppsV1Api(api_client).read_namespaced_deployment(
+        "rekindle-webhook", NAMESPACE
+    )
+    assert "--sidecar-image=rekindle:9.9.9" in webhook.spec.template.spec.containers[0].args
     assert budgets(api_client) == {"rekindle-webhook"}
     found: Any = custom.get_cluster_custom_object(GROUP, VERSION, "recoveryclasses", "default")
     assert found["spec"]["dryRun"] is True
@@ -225,7 +228,7 @@ def test_from_a_release_whose_operator_served_the_webhook_its_service_leads_to_p
 ) -> None:
     before = chart_of(SERVED_BY_OPERATOR, tmp_path)
     core, apps = client.CoreV1Api(api_client), client.AppsV1Api(api_client)
-    installer.do("install", RELEASE, before, *OTHER_STORE)
+    installer.do("install", RELEASE, before, *OTHER_STORE, "--force-conflicts")
     try:
         trust(api_client)
         old: Any = core.read_namespaced_service("rekindle-webhook", NAMESPACE)
