@@ -86,8 +86,8 @@ class CoordinationAdapter:
         """By the labels of the nodes that an application's executors are on."""
         return self.judge.domains(place)
 
-    def notices(self, place: Place) -> Mapping[str, LossNotice]:
-        """Nodes that say that they will go, or that somebody drains."""
+    def notices(self, place: Place) -> Mapping[str, LossNotice] | None:
+        """Nodes that say that they will go, or that somebody drains; None before a first report."""
         return self.judge.notices(place)
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:

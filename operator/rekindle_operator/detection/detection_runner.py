@@ -384,8 +384,12 @@ class DetectionRunner:
             self._doubted.add(place)
         return lost
 
-    def notices(self, place: Place) -> dict[str, LossNotice]:
-        """What the driver calls nodes, of those that say that they will go."""
+    def notices(self, place: Place) -> dict[str, LossNotice] | None:
+        """What the driver calls nodes, of those that say that they will go; None while it is not
+        known what the driver's nodes are."""
+        reading = self._readings.get(place)
+        if reading is None or reading.progress is None or self.known.application(place) is None:
+            return None
         noticed = self.announced.noticed
         if not noticed:
             return {}

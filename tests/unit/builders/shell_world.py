@@ -34,7 +34,7 @@ class Provider:
     trouble: str = ""
     looking: Exception | None = None
     located: dict[str, str] = field(default_factory=dict)
-    announced: dict[str, LossNotice] = field(default_factory=dict)
+    announced: dict[str, LossNotice] | None = field(default_factory=dict)
     requests: dict[str, NodeRequestOrder] = field(default_factory=dict)
 
     def request(self, place: Place, identity: str, request: NodeRequestOrder) -> None:
@@ -51,7 +51,7 @@ class Provider:
             raise self.looking
         return self.gone
 
-    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+    def notices(self, place: Place) -> Mapping[str, LossNotice] | None:
         del place
         return self.announced
 

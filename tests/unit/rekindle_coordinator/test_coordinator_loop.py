@@ -278,7 +278,10 @@ def test_a_notice_of_the_provider_is_recorded_and_a_node_requested_without_any_r
     provider.looking = OSError("the API server is away")
     coordinator.settle()
     assert announced(), "what was said holds on"
-    provider.looking, provider.announced = None, {}
+    provider.looking, provider.announced = None, None
+    coordinator.settle()
+    assert announced(), "a provider that knows nothing yet withdraws nothing"
+    provider.announced = {}
     coordinator.settle()
     assert announced() == {}
 

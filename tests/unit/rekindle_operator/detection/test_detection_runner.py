@@ -12,6 +12,7 @@ import spark_objects
 from operator_benchmark import cluster_layout
 from operator_benchmark.benchmark_drivers import driver
 from operator_benchmark.cluster_layout import ClusterSize
+from rekindle.coordination import LossNotice
 from rekindle.coordination.session import ApplicationReading
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
@@ -404,13 +405,29 @@ def a_calm_judge() -> DetectionRunner:
 def test_a_tainted_node_is_announced_until_the_taint_goes() -> None:
     judge, began = a_calm_judge(), time.time()
     assert with_node(judge, taints=[{"key": SPOT}]) == {SPARK.place}
-    ((name, notice),) = judge.notices(SPARK.place).items()
+    ((name, notice),) = told(judge).items()
     assert (name, notice.source) == (LOST.address, f"taint {SPOT}")
     assert began + 120.0 <= notice.until <= time.time() + 120.0
     assert with_node(judge, taints=[{"key": SPOT}]) == frozenset()
     assert judge.notices(SPARK.place) == {LOST.address: notice}, "it counts from the first look"
     assert with_node(judge) == {SPARK.place}
     assert judge.notices(SPARK.place) == {}
+
+
+def test_before_an_applications_report_nothing_is_known_of_its_notices() -> None:
+    """None, unlike an empty answer, withdraws no notice that was recorded."""
+    judge, reading = judge_of_a_running_application()
+    known = judge.known
+    fresh = DetectionRunner(known)
+    with_node(fresh, taints=[{"key": SPOT}])
+    assert fresh.notices(SPARK.place) is None
+    fresh.hear(SPARK.place, replace(reading, progress=None), now=0.0)
+    assert fresh.notices(SPARK.place) is None
+    fresh.hear(SPARK.place, reading, now=0.0)
+    assert set(told(fresh)) == {LOST.address}
+    known.registry.forget_pods_but(())
+    assert known.application(SPARK.place) is None
+    assert fresh.notices(SPARK.place) is None
 
 
 def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> None:
@@ -423,7 +440,7 @@ def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> 
     other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
     judge.known.registry.see_pod(other)
     assert judge.judge([SPARK.place], None, time.monotonic()) == {SPARK.place}
-    assert judge.notices(SPARK.place)[LOST.address].source == "drain"
+    assert told(judge)[LOST.address].source == "drain"
     judge.known.registry.see_pod(pod)
     judge.judge([SPARK.place], None, time.monotonic())
     assert judge.notices(SPARK.place), "the drain goes on until the cordon is taken away"
@@ -453,6 +470,13 @@ def test_a_node_out_of_service_is_lost_at_once() -> None:
     judge = a_calm_judge()
     with_node(judge, taints=[{"key": "node.kubernetes.io/out-of-service"}])
     assert judge.lost_nodes(SPARK.place) == {LOST.node}
+
+
+def told(judge: DetectionRunner) -> Mapping[str, LossNotice]:
+    """The notices, of an application that is known."""
+    notices = judge.notices(SPARK.place)
+    assert notices is not None
+    return notices
 
 
 def application_of(judge: DetectionRunner) -> MatchedApplication:
