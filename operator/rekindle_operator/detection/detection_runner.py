@@ -192,11 +192,13 @@ class _Noticed:
 @dataclass(slots=True)
 class Notices:
     """What nodes say of their own end, and what their executors show of it: nodes of an application
-    on which executors are being `deleted`, and on which others are `standing`."""
+    on which executors are being `evicted`, and on which others are `standing`. A deletion without
+    eviction is no drain: a batch that ends, dynamic allocation and `pod_eviction` delete as well.
+    """
 
     known: ClusterView
     noticed: dict[str, _Noticed] = field(default_factory=dict)
-    deleted: dict[Place, frozenset[str]] = field(default_factory=dict)
+    evicted: dict[Place, frozenset[str]] = field(default_factory=dict)
     standing: dict[Place, frozenset[str]] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -204,10 +206,9 @@ class Notices:
         """An application has changed, or is gone."""
         pods = () if application is None else application.executors
         there = [pod for pod in pods if pod.node and not pod.ended]
-        for kept, nodes in (
-            (self.deleted, frozenset(pod.node for pod in there if pod.deleting_at)),
-            (self.standing, frozenset(pod.node for pod in there if not pod.deleting_at)),
-        ):
+        evicted = frozenset(pod.node for pod in there if pod.deleting_at and pod.evicted)
+        standing = frozenset(pod.node for pod in there if not pod.deleting_at)
+        for kept, nodes in ((self.evicted, evicted), (self.standing, standing)):
             if nodes:
                 kept[place] = nodes
             else:
@@ -219,7 +220,7 @@ class Notices:
         if not leaving and not self.noticed:
             return frozenset()
         # where nothing stands any more, there is nothing to save
-        drained = leaving.intersection(frozenset().union(*self.deleted.values()))
+        drained = leaving.intersection(frozenset().union(*self.evicted.values()))
         drained &= frozenset().union(*self.standing.values()) if drained else drained
         found: dict[str, _Noticed] = {}
         for name in leaving:
@@ -249,9 +250,9 @@ class Notices:
     def _noticed(self, name: str, now: float, rules: Rules, *, drains: bool) -> _Noticed | None:
         node = self.known.registry.nodes[name].judged
         before = self.noticed.get(name)
-        # an executor that has been deleted ends no drain; taking the cordon away does
+        # an executor that is gone ends no drain; taking the cordon away does
         drains |= before is not None and (before.uid, before.notice.source) == (node.uid, DRAINED)
-        said = loss_notices.of_drain(node, deletes_executor=drains)
+        said = loss_notices.of_drain(node, evicts_executor=drains)
         if said is None:
             return None
         seen_at = self._since.setdefault((node.uid, said.by), now)

@@ -430,15 +430,20 @@ def test_before_an_applications_report_nothing_is_known_of_its_notices() -> None
     assert fresh.notices(SPARK.place) is None
 
 
-def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> None:
+def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_evicted() -> None:
     judge = a_calm_judge()
     assert with_node(judge, unschedulable=True) == frozenset()
     (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
-    judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
+    evicted = msgspec.structs.replace(pod, deleting_at=5, evicted=True)
+    judge.known.registry.see_pod(evicted)
     assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
     assert judge.notices(SPARK.place) == {}, "there is nothing left to save"
     other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
     judge.known.registry.see_pod(other)
+    judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
+    assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
+    assert judge.notices(SPARK.place) == {}, "an executor that ends is no drain"
+    judge.known.registry.see_pod(evicted)
     assert judge.judge([SPARK.place], None, time.monotonic()) == {SPARK.place}
     assert told(judge)[LOST.address].source == "drain"
     judge.known.registry.see_pod(pod)
