@@ -30,6 +30,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from rekindle.coordination import LossNotice
 from rekindle.coordination.session import ApplicationReading, Driver
@@ -385,17 +386,29 @@ class DetectionRunner:
             self._doubted.add(place)
         return lost
 
-    def notices(self, place: Place) -> dict[str, LossNotice] | None:
+    def notices(
+        self, place: Place, recorded: Mapping[str, LossNotice] = MappingProxyType({})
+    ) -> dict[str, LossNotice] | None:
         """What the driver calls nodes, of those that say that they will go; None while it is not
-        known what the driver's nodes are."""
+        known what the driver's nodes are.
+
+        A drain that is `recorded` goes on while its node is cordoned: an operator that has started
+        since then may find the evicted executor gone.
+        """
         reading = self._readings.get(place)
         if reading is None or reading.progress is None or self.known.application(place) is None:
             return None
         noticed = self.announced.noticed
-        if not noticed:
+        drained = {name: item for name, item in recorded.items() if item.source == DRAINED}
+        if not noticed and not drained:
             return {}
-        hosts = self.hosts(place).items()
-        return {name: noticed[node].notice for name, node in hosts if node in noticed}
+        nodes, found = self.known.registry.nodes, dict[str, LossNotice]()
+        for name, node in self.hosts(place).items():
+            if node in noticed:
+                found[name] = noticed[node].notice
+            elif name in drained and node in nodes and nodes[node].judged.unschedulable:
+                found[name] = LossNotice(DRAINED, drained[name].until)
+        return found
 
     def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""

@@ -281,6 +281,12 @@ def test_a_notice_of_the_provider_is_recorded_and_a_node_requested_without_any_r
     provider.looking, provider.announced = None, None
     coordinator.settle()
     assert announced(), "a provider that knows nothing yet withdraws nothing"
+    assert set(provider.recorded) == {"a0-node-2"}
+    coordinator.shell.desks[world.member.place].drop()
+    provider.recorded = {}
+    world.fleet.report(world.member)
+    coordinator.settle()
+    assert set(provider.recorded) == {"a0-node-2"}, "it is told what the store has"
     provider.announced = {}
     coordinator.settle()
     assert announced() == {}

@@ -453,6 +453,19 @@ def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_evicted() -> 
     assert judge.notices(SPARK.place) == {}
 
 
+def test_a_recorded_drain_goes_on_after_a_restart_until_the_cordon_is_taken_away() -> None:
+    """The evicted executor, which showed that it is one, has gone meanwhile."""
+    restarted, until = a_calm_judge(), time.time() + 20.0
+    recorded = {LOST.address: LossNotice("drain", until, held=("a/0",), requested=True)}
+    with_node(restarted, unschedulable=True)
+    assert restarted.notices(SPARK.place) == {}, "a cordon alone is no notice"
+    assert restarted.notices(SPARK.place, recorded) == {LOST.address: LossNotice("drain", until)}
+    spot = {LOST.address: LossNotice(f"taint {SPOT}", until)}
+    assert restarted.notices(SPARK.place, spot) == {}, "a taint can be seen, and is gone"
+    with_node(restarted)
+    assert restarted.notices(SPARK.place, recorded) == {}
+
+
 def test_a_node_that_is_not_ready_when_its_time_has_come_is_lost_at_once() -> None:
     judge = a_calm_judge()
     past = "ToBeDeletedByClusterAutoscaler", "1000"
