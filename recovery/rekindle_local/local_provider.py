@@ -70,9 +70,7 @@ class LocalProvider:
         del place
         return self._present().domains
 
-    def notices(
-        self, place: Place, recorded: Mapping[str, LossNotice]
-    ) -> Mapping[str, LossNotice]:
+    def notices(self, place: Place, recorded: Mapping[str, LossNotice]) -> Mapping[str, LossNotice]:
         """None: workers of a local cluster go unannounced."""
         del place, recorded
         return {}

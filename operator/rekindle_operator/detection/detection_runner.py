@@ -182,12 +182,14 @@ class Avoidance:
 
 @dataclass(frozen=True, slots=True)
 class _Noticed:
-    """A node that says that it will go. It is `overdue` when that moment has passed and its object
-    is gone or not Ready, or when it is out of service."""
+    """A node that says that it will go. It is `overdue` when that moment has passed, not longer ago
+    than `KEPT_SECONDS`, and its object is gone or not Ready; a drained node is not, for its machine
+    may stay. One that is `off` is out of service, whatever else holds."""
 
     uid: str
     notice: LossNotice
     overdue: bool = False
+    off: bool = False
 
 
 @dataclass(slots=True)
@@ -258,9 +260,10 @@ class Notices:
             return None
         seen_at = self._since.setdefault((node.uid, said.by), now)
         until = loss_notices.deadline(said, seen_at, rules.notice_seconds)
-        out = said.source == loss_notices.OUT_OF_SERVICE
-        overdue = out or (now >= until and node.ready != READY)
-        return _Noticed(node.uid, LossNotice(said.by, until), overdue)
+        is_due = until <= now < until + KEPT_SECONDS and said.source != DRAINED
+        overdue = is_due and node.ready != READY
+        off = said.source == loss_notices.OUT_OF_SERVICE
+        return _Noticed(node.uid, LossNotice(said.by, until), overdue, off)
 
 
 ROUND_SECONDS = 0.5
@@ -513,8 +516,10 @@ class DetectionRunner:
         self.sightings[place] = recovery.settled(self.sightings.get(place, {}), nodes)
 
     def _overdue(self, place: Place) -> list[str]:
-        """Nodes with executors of an application whose announced end has come."""
-        overdue = [name for name, item in self.announced.noticed.items() if item.overdue]
+        """Nodes with executors of an application whose announced end has come. While everything is
+        held, that a node is not Ready says nothing."""
+        held, noticed = self.state.held_at is not None, self.announced.noticed
+        overdue = [name for name, it in noticed.items() if it.off or (it.overdue and not held)]
         application = self.known.application(place) if overdue else None
         return [] if application is None else sorted(application.nodes.intersection(overdue))
 

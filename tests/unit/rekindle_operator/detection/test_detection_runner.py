@@ -468,11 +468,39 @@ def test_a_recorded_drain_goes_on_after_a_restart_until_the_cordon_is_taken_away
 
 def test_a_node_that_is_not_ready_when_its_time_has_come_is_lost_at_once() -> None:
     judge = a_calm_judge()
-    past = "ToBeDeletedByClusterAutoscaler", "1000"
+    past = "ToBeDeletedByClusterAutoscaler", str(int(time.time()) - 700)
     with_node(judge, taints=[{"key": past[0], "value": past[1]}])
     assert judge.lost_nodes(SPARK.place) == frozenset(), "it is there, whatever was said"
     assert with_node(judge, ready="Unknown", taints=[{"key": past[0], "value": past[1]}])
     assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    judge.state = replace(judge.state, held_at=1.0)
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "everything is held"
+
+
+def test_an_old_notice_or_a_drain_makes_no_unready_node_a_lost_one() -> None:
+    judge = a_calm_judge()
+    old = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1000"}
+    with_node(judge, ready="False", taints=[old])
+    assert judge.notices(SPARK.place)
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+    drained = judge_of_a_drain()
+    with_node(drained, ready="False", unschedulable=True)
+    drained.announced.refresh(time.time() + 60.0, drained.rules)
+    assert told(drained)[LOST.address].source == "drain"
+    assert drained.lost_nodes(SPARK.place) == frozenset()
+
+
+def judge_of_a_drain() -> DetectionRunner:
+    """One of two executors on a cordoned node is being evicted."""
+    judge = a_calm_judge()
+    (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
+    other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
+    evicted = msgspec.structs.replace(pod, deleting_at=5, evicted=True)
+    for seen in (evicted, other):
+        judge.known.registry.see_pod(seen)
+    with_node(judge, unschedulable=True)
+    judge.judge([SPARK.place], None, time.monotonic())
+    return judge
 
 
 def test_an_announced_node_whose_object_goes_stays_announced_until_it_is_lost() -> None:
@@ -488,6 +516,8 @@ def test_a_node_out_of_service_is_lost_at_once() -> None:
     judge = a_calm_judge()
     with_node(judge, taints=[{"key": "node.kubernetes.io/out-of-service"}])
     assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    judge.state = replace(judge.state, held_at=1.0)
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}, "somebody has said so for certain"
 
 
 def told(judge: DetectionRunner) -> Mapping[str, LossNotice]:
