@@ -65,9 +65,9 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     executors of a StatefulSet or Deployment have none. `cpu_millis` is what the pod as a whole
     requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `ended`: Spark has
     ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
-    something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are kept of drivers only;
-    `kept_off` are the domains that our webhook has kept an executor off (`failure_domains.listed`),
-    as long as it has no node.
+    something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
+    kept of drivers only; `kept_off` are the domains that our webhook has kept an executor off
+    (`failure_domains.listed`), as long as it has no node.
     """
 
     namespace: str
