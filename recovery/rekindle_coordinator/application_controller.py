@@ -153,7 +153,7 @@ class ApplicationController:
         try:
             nodes, notices = (
                 self.provider.gone_nodes(self.place),
-                self.provider.notices(self.place),
+                self.provider.notices(self.place, self._recorded()),
             )
             driver = self.records.is_silent and self.provider.driver_gone(
                 self.place, self.records.heartbeat, self.records.generation
@@ -165,6 +165,13 @@ class ApplicationController:
             self.gone = (self.gone[0], False)
             self._note_provider("look", _told(trouble))
         return (self.gone, self.notices) != before
+
+    def _recorded(self) -> Mapping[str, LossNotice]:
+        """Notices in the case, also in one that has just been read."""
+        case = self.case or self.records.case
+        state = case.state or case.kept
+        views = {} if state is None else state.nodes
+        return {name: view.notice for name, view in views.items() if view.notice is not None}
 
     def _domains(self) -> Mapping[str, str]:
         """Nodes with their failure domains; what is known of them stays where the provider is in

@@ -35,8 +35,11 @@ class NodeProvider(Protocol):
     def domains(self, place: Place) -> Mapping[str, str]:
         """Nodes of an application with their failure domains, as far as they are known."""
 
-    def notices(self, place: Place) -> Mapping[str, LossNotice]:
-        """Nodes of an application that are announced to go, with by whom and until when."""
+    def notices(
+        self, place: Place, recorded: Mapping[str, LossNotice]
+    ) -> Mapping[str, LossNotice] | None:
+        """Nodes of an application that are announced to go, with by whom and until when; None where
+        that is not known yet, so that those that are `recorded` in its case remain."""
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the newest driver has certainly ended. `heartbeat` is the newest known, perhaps

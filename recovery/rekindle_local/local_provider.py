@@ -70,9 +70,9 @@ class LocalProvider:
         del place
         return self._present().domains
 
-    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+    def notices(self, place: Place, recorded: Mapping[str, LossNotice]) -> Mapping[str, LossNotice]:
         """None: workers of a local cluster go unannounced."""
-        del place
+        del place, recorded
         return {}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:

@@ -64,9 +64,10 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `application` is what our own label says. `driver_uid` is the pod that owns an executor;
     executors of a StatefulSet or Deployment have none. `cpu_millis` is what the pod as a whole
     requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `ended`: Spark has
-    ended in it for certain, by the word of its kubelet. `labels` are kept of drivers only;
-    `kept_off` are the domains that our webhook has kept an executor off (`failure_domains.listed`),
-    as long as it has no node.
+    ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
+    something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
+    kept of drivers only; `kept_off` are the domains that our webhook has kept an executor off
+    (`failure_domains.listed`), as long as it has no node.
     """
 
     namespace: str
@@ -90,6 +91,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     sidecar: Sidecar = "absent"
     deleting_at: int = 0
     ended: bool = False
+    evicted: bool = False
     labels: Labels = ()
     kept_off: str = ""
 
@@ -182,6 +184,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         sidecar=_sidecar_state(spec, status),
         deleting_at=moment(metadata.get("deletionTimestamp")),
         ended=_has_ended(spec, status, container),
+        evicted=_is_evicted(status.get("conditions") or ()),
         labels=shared(labels) if is_driver else (),
         kept_off="" if spec.get("nodeName") else _kept_off(metadata),
     )
@@ -256,6 +259,13 @@ def _has_ended(spec: Record, status: Record, container: Record) -> bool:
         return not _was_collected(status.get("conditions") or ())
     stopped = "terminated" in (_status_of(status, container).get("state") or {})
     return stopped and spec.get("restartPolicy") == "Never"
+
+
+def _is_evicted(conditions: Iterable[Record]) -> bool:
+    return any(
+        condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
 def _was_collected(conditions: Iterable[Record]) -> bool:

@@ -86,9 +86,11 @@ class CoordinationAdapter:
         """By the labels of the nodes that an application's executors are on."""
         return self.judge.domains(place)
 
-    def notices(self, place: Place) -> Mapping[str, LossNotice]:
-        """Nodes that say that they will go, or that somebody drains."""
-        return self.judge.notices(place)
+    def notices(
+        self, place: Place, recorded: Mapping[str, LossNotice]
+    ) -> Mapping[str, LossNotice] | None:
+        """Nodes that say that they will go, or that somebody drains; None before a first report."""
+        return self.judge.notices(place, recorded)
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the driver's pod has ended, was replaced, or stands on a lost node."""

@@ -30,6 +30,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from rekindle.coordination import LossNotice
 from rekindle.coordination.session import ApplicationReading, Driver
@@ -181,22 +182,26 @@ class Avoidance:
 
 @dataclass(frozen=True, slots=True)
 class _Noticed:
-    """A node that says that it will go. It is `overdue` when that moment has passed and its object
-    is gone or not Ready, or when it is out of service."""
+    """A node that says that it will go. It is `overdue` when that moment has passed, not longer ago
+    than `KEPT_SECONDS`, and its object is gone or not Ready; a drained node is not, for its machine
+    may stay. One that is `off` is out of service, whatever else holds."""
 
     uid: str
     notice: LossNotice
     overdue: bool = False
+    off: bool = False
 
 
 @dataclass(slots=True)
 class Notices:
     """What nodes say of their own end, and what their executors show of it: nodes of an application
-    on which executors are being `deleted`, and on which others are `standing`."""
+    on which executors are being `evicted`, and on which others are `standing`. A deletion without
+    eviction is no drain: a batch that ends, dynamic allocation and `pod_eviction` delete as well.
+    """
 
     known: ClusterView
     noticed: dict[str, _Noticed] = field(default_factory=dict)
-    deleted: dict[Place, frozenset[str]] = field(default_factory=dict)
+    evicted: dict[Place, frozenset[str]] = field(default_factory=dict)
     standing: dict[Place, frozenset[str]] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -204,10 +209,9 @@ class Notices:
         """An application has changed, or is gone."""
         pods = () if application is None else application.executors
         there = [pod for pod in pods if pod.node and not pod.ended]
-        for kept, nodes in (
-            (self.deleted, frozenset(pod.node for pod in there if pod.deleting_at)),
-            (self.standing, frozenset(pod.node for pod in there if not pod.deleting_at)),
-        ):
+        evicted = frozenset(pod.node for pod in there if pod.deleting_at and pod.evicted)
+        standing = frozenset(pod.node for pod in there if not pod.deleting_at)
+        for kept, nodes in ((self.evicted, evicted), (self.standing, standing)):
             if nodes:
                 kept[place] = nodes
             else:
@@ -219,7 +223,7 @@ class Notices:
         if not leaving and not self.noticed:
             return frozenset()
         # where nothing stands any more, there is nothing to save
-        drained = leaving.intersection(frozenset().union(*self.deleted.values()))
+        drained = leaving.intersection(frozenset().union(*self.evicted.values()))
         drained &= frozenset().union(*self.standing.values()) if drained else drained
         found: dict[str, _Noticed] = {}
         for name in leaving:
@@ -249,16 +253,17 @@ class Notices:
     def _noticed(self, name: str, now: float, rules: Rules, *, drains: bool) -> _Noticed | None:
         node = self.known.registry.nodes[name].judged
         before = self.noticed.get(name)
-        # an executor that has been deleted ends no drain; taking the cordon away does
+        # an executor that is gone ends no drain; taking the cordon away does
         drains |= before is not None and (before.uid, before.notice.source) == (node.uid, DRAINED)
-        said = loss_notices.of_drain(node, deletes_executor=drains)
+        said = loss_notices.of_drain(node, evicts_executor=drains)
         if said is None:
             return None
         seen_at = self._since.setdefault((node.uid, said.by), now)
         until = loss_notices.deadline(said, seen_at, rules.notice_seconds)
-        out = said.source == loss_notices.OUT_OF_SERVICE
-        overdue = out or (now >= until and node.ready != READY)
-        return _Noticed(node.uid, LossNotice(said.by, until), overdue)
+        is_due = until <= now < until + KEPT_SECONDS and said.source != DRAINED
+        overdue = is_due and node.ready != READY
+        off = said.source == loss_notices.OUT_OF_SERVICE
+        return _Noticed(node.uid, LossNotice(said.by, until), overdue, off)
 
 
 ROUND_SECONDS = 0.5
@@ -384,13 +389,29 @@ class DetectionRunner:
             self._doubted.add(place)
         return lost
 
-    def notices(self, place: Place) -> dict[str, LossNotice]:
-        """What the driver calls nodes, of those that say that they will go."""
+    def notices(
+        self, place: Place, recorded: Mapping[str, LossNotice] = MappingProxyType({})
+    ) -> dict[str, LossNotice] | None:
+        """What the driver calls nodes, of those that say that they will go; None while it is not
+        known what the driver's nodes are.
+
+        A drain that is `recorded` goes on while its node is cordoned: an operator that has started
+        since then may find the evicted executor gone.
+        """
+        reading = self._readings.get(place)
+        if reading is None or reading.progress is None or self.known.application(place) is None:
+            return None
         noticed = self.announced.noticed
-        if not noticed:
+        drained = {name: item for name, item in recorded.items() if item.source == DRAINED}
+        if not noticed and not drained:
             return {}
-        hosts = self.hosts(place).items()
-        return {name: noticed[node].notice for name, node in hosts if node in noticed}
+        nodes, found = self.known.registry.nodes, dict[str, LossNotice]()
+        for name, node in self.hosts(place).items():
+            if node in noticed:
+                found[name] = noticed[node].notice
+            elif name in drained and node in nodes and nodes[node].judged.unschedulable:
+                found[name] = LossNotice(DRAINED, drained[name].until)
+        return found
 
     def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""
@@ -495,8 +516,10 @@ class DetectionRunner:
         self.sightings[place] = recovery.settled(self.sightings.get(place, {}), nodes)
 
     def _overdue(self, place: Place) -> list[str]:
-        """Nodes with executors of an application whose announced end has come."""
-        overdue = [name for name, item in self.announced.noticed.items() if item.overdue]
+        """Nodes with executors of an application whose announced end has come. While everything is
+        held, that a node is not Ready says nothing."""
+        held, noticed = self.state.held_at is not None, self.announced.noticed
+        overdue = [name for name, it in noticed.items() if it.off or (it.overdue and not held)]
         application = self.known.application(place) if overdue else None
         return [] if application is None else sorted(application.nodes.intersection(overdue))
 

@@ -13,7 +13,7 @@ The first of these that a node has counts:
 | taint or conditions of AKS, of `PreemptScheduled` and the like | `aks` | its message, or 30 s |
 | taint `karpenter.sh/disrupted` | `karpenter` | default 120 s |
 | taint `ToBeDeletedByClusterAutoscaler` | `clusterAutoscaler` | its value, and 600 s |
-| cordon, and of several executors there one is being deleted | `drain` | default 30 s |
+| cordon, and of several executors there one is being evicted | `drain` | default 30 s |
 
 `DeletionCandidateOfClusterAutoscaler` is no notice: it says that a node could go. Nor is a cordon
 alone, an event that freezes a machine for seconds, or a recommendation to rebalance. Defaults
@@ -89,10 +89,10 @@ def of_node(taints: Iterable[Record], conditions: Iterable[Record]) -> NodeNotic
     return None
 
 
-def of_drain(node: WatchedNode, *, deletes_executor: bool) -> NodeNotice | None:
+def of_drain(node: WatchedNode, *, evicts_executor: bool) -> NodeNotice | None:
     """The notice of a node that somebody drains: it is cordoned, and an executor there is being
-    deleted while others stand. What the node says by itself goes before."""
-    if node.notice is not None or not (node.unschedulable and deletes_executor):
+    evicted while others stand. What the node says by itself goes before."""
+    if node.notice is not None or not (node.unschedulable and evicts_executor):
         return node.notice
     return NodeNotice(DRAIN, "drain")
 

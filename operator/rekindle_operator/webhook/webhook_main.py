@@ -52,6 +52,8 @@ FIRST_SECONDS, READ_SECONDS = 1.0, 5.0
 # One for each watch, and one for the Secret.
 CONNECTIONS = 8
 LOOK_SECONDS = 0.2
+# The API server is led to a pod for a moment after the pod has begun to end.
+DRAIN_SECONDS = 5.0
 SERVER = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 IMAGE = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.:/@]*)?")
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -140,12 +142,14 @@ class RunningWebhook:
     server: WebhookServer
     # its `put` may interrupt its `get`, which an Event does not allow
     _ending: "SimpleQueue[None]" = field(default_factory=SimpleQueue)
+    _is_draining: bool = False
 
     def __post_init__(self) -> None:
         make_gauge(self.registry).set_function(self._ends)
 
     def run(self) -> None:
-        """Serve until `stop` is called. Raises InputError for a port that is taken."""
+        """Serve until `stop` is called, and for `DRAIN_SECONDS` more if it was ready, unless `stop`
+        is called again. Raises InputError for a port that is taken."""
         for watcher in self.watchers:
             watcher.start()
         self.server.start()
@@ -156,6 +160,8 @@ class RunningWebhook:
             if not reason:
                 self.log.write("ready")
                 self._is_ending(None)
+                self._is_draining = True
+                self._is_ending(DRAIN_SECONDS)
                 return
             if reason != waited:
                 self.log.write("waits", text=reason)
@@ -179,6 +185,7 @@ class RunningWebhook:
         if not self.server.is_presenting:
             awaited.append("a certificate")
         waits = f"waits for {', '.join(awaited)}" if awaited else ""
+        waits = "ends" if self._is_draining else waits
         return {
             "version": 1,
             "healthy": not trouble,

@@ -168,7 +168,11 @@ def test_what_a_drain_takes_is_brought_back_and_no_recovery_tells_of_it(world: W
     drained, planned = world.busy_nodes()[0], len(world.driver.plans())
     world.core.patch_node(drained, {"spec": {"unschedulable": True}})
     (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == drained]
-    world.core.delete_namespaced_pod(pod.metadata.name, world.namespace, grace_period_seconds=0)
+    eviction = {
+        "metadata": {"name": pod.metadata.name},
+        "deleteOptions": {"gracePeriodSeconds": 0},
+    }
+    world.core.create_namespaced_pod_eviction(pod.metadata.name, world.namespace, eviction)
     with world.driver._lock:  # which sees the end of the connection
         number = pod.metadata.labels["spark-exec-id"]
         world.driver.drop({pod.status.pod_ip: f"{number}.0"})

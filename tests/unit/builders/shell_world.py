@@ -34,7 +34,8 @@ class Provider:
     trouble: str = ""
     looking: Exception | None = None
     located: dict[str, str] = field(default_factory=dict)
-    announced: dict[str, LossNotice] = field(default_factory=dict)
+    announced: dict[str, LossNotice] | None = field(default_factory=dict)
+    recorded: Mapping[str, LossNotice] = field(default_factory=dict)
     requests: dict[str, NodeRequestOrder] = field(default_factory=dict)
 
     def request(self, place: Place, identity: str, request: NodeRequestOrder) -> None:
@@ -51,8 +52,11 @@ class Provider:
             raise self.looking
         return self.gone
 
-    def notices(self, place: Place) -> Mapping[str, LossNotice]:
+    def notices(
+        self, place: Place, recorded: Mapping[str, LossNotice]
+    ) -> Mapping[str, LossNotice] | None:
         del place
+        self.recorded = recorded
         return self.announced
 
     def domains(self, place: Place) -> Mapping[str, str]:

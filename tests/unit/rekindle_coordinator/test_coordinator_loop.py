@@ -278,7 +278,16 @@ def test_a_notice_of_the_provider_is_recorded_and_a_node_requested_without_any_r
     provider.looking = OSError("the API server is away")
     coordinator.settle()
     assert announced(), "what was said holds on"
-    provider.looking, provider.announced = None, {}
+    provider.looking, provider.announced = None, None
+    coordinator.settle()
+    assert announced(), "a provider that knows nothing yet withdraws nothing"
+    assert set(provider.recorded) == {"a0-node-2"}
+    coordinator.shell.desks[world.member.place].drop()
+    provider.recorded = {}
+    world.fleet.report(world.member)
+    coordinator.settle()
+    assert set(provider.recorded) == {"a0-node-2"}, "it is told what the store has"
+    provider.announced = {}
     coordinator.settle()
     assert announced() == {}
 

@@ -186,6 +186,18 @@ def disrupted(reason: str) -> Body:
     return {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason}]}
 
 
+@pytest.mark.parametrize(("said", "evicted"), [("True", True), ("False", False), (None, False)])
+def test_an_eviction_is_told_from_a_deletion(said: str | None, evicted: bool) -> None:
+    """The Eviction API sets the condition before it deletes the pod."""
+    body = objects.kubeflow_executor(1, deleting=40)
+    if said is not None:
+        condition = {"type": "DisruptionTarget", "status": said, "reason": "EvictionByEvictionAPI"}
+        body["status"] = {**body.get("status", {}), "conditions": [condition]}
+    pod = seen(body)
+    assert pod.deleting_at > 0
+    assert pod.evicted is evicted
+
+
 @pytest.mark.parametrize(
     ("body", "ended"),
     [

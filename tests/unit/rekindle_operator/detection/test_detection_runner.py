@@ -12,6 +12,7 @@ import spark_objects
 from operator_benchmark import cluster_layout
 from operator_benchmark.benchmark_drivers import driver
 from operator_benchmark.cluster_layout import ClusterSize
+from rekindle.coordination import LossNotice
 from rekindle.coordination.session import ApplicationReading
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
@@ -404,7 +405,7 @@ def a_calm_judge() -> DetectionRunner:
 def test_a_tainted_node_is_announced_until_the_taint_goes() -> None:
     judge, began = a_calm_judge(), time.time()
     assert with_node(judge, taints=[{"key": SPOT}]) == {SPARK.place}
-    ((name, notice),) = judge.notices(SPARK.place).items()
+    ((name, notice),) = told(judge).items()
     assert (name, notice.source) == (LOST.address, f"taint {SPOT}")
     assert began + 120.0 <= notice.until <= time.time() + 120.0
     assert with_node(judge, taints=[{"key": SPOT}]) == frozenset()
@@ -413,17 +414,38 @@ def test_a_tainted_node_is_announced_until_the_taint_goes() -> None:
     assert judge.notices(SPARK.place) == {}
 
 
-def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> None:
+def test_before_an_applications_report_nothing_is_known_of_its_notices() -> None:
+    """None, unlike an empty answer, withdraws no notice that was recorded."""
+    judge, reading = judge_of_a_running_application()
+    known = judge.known
+    fresh = DetectionRunner(known)
+    with_node(fresh, taints=[{"key": SPOT}])
+    assert fresh.notices(SPARK.place) is None
+    fresh.hear(SPARK.place, replace(reading, progress=None), now=0.0)
+    assert fresh.notices(SPARK.place) is None
+    fresh.hear(SPARK.place, reading, now=0.0)
+    assert set(told(fresh)) == {LOST.address}
+    known.registry.forget_pods_but(())
+    assert known.application(SPARK.place) is None
+    assert fresh.notices(SPARK.place) is None
+
+
+def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_evicted() -> None:
     judge = a_calm_judge()
     assert with_node(judge, unschedulable=True) == frozenset()
     (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
-    judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
+    evicted = msgspec.structs.replace(pod, deleting_at=5, evicted=True)
+    judge.known.registry.see_pod(evicted)
     assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
     assert judge.notices(SPARK.place) == {}, "there is nothing left to save"
     other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
     judge.known.registry.see_pod(other)
+    judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
+    assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
+    assert judge.notices(SPARK.place) == {}, "an executor that ends is no drain"
+    judge.known.registry.see_pod(evicted)
     assert judge.judge([SPARK.place], None, time.monotonic()) == {SPARK.place}
-    assert judge.notices(SPARK.place)[LOST.address].source == "drain"
+    assert told(judge)[LOST.address].source == "drain"
     judge.known.registry.see_pod(pod)
     judge.judge([SPARK.place], None, time.monotonic())
     assert judge.notices(SPARK.place), "the drain goes on until the cordon is taken away"
@@ -431,13 +453,54 @@ def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_deleted() -> 
     assert judge.notices(SPARK.place) == {}
 
 
+def test_a_recorded_drain_goes_on_after_a_restart_until_the_cordon_is_taken_away() -> None:
+    """The evicted executor, which showed that it is one, has gone meanwhile."""
+    restarted, until = a_calm_judge(), time.time() + 20.0
+    recorded = {LOST.address: LossNotice("drain", until, held=("a/0",), requested=True)}
+    with_node(restarted, unschedulable=True)
+    assert restarted.notices(SPARK.place) == {}, "a cordon alone is no notice"
+    assert restarted.notices(SPARK.place, recorded) == {LOST.address: LossNotice("drain", until)}
+    spot = {LOST.address: LossNotice(f"taint {SPOT}", until)}
+    assert restarted.notices(SPARK.place, spot) == {}, "a taint can be seen, and is gone"
+    with_node(restarted)
+    assert restarted.notices(SPARK.place, recorded) == {}
+
+
 def test_a_node_that_is_not_ready_when_its_time_has_come_is_lost_at_once() -> None:
     judge = a_calm_judge()
-    past = "ToBeDeletedByClusterAutoscaler", "1000"
+    past = "ToBeDeletedByClusterAutoscaler", str(int(time.time()) - 700)
     with_node(judge, taints=[{"key": past[0], "value": past[1]}])
     assert judge.lost_nodes(SPARK.place) == frozenset(), "it is there, whatever was said"
     assert with_node(judge, ready="Unknown", taints=[{"key": past[0], "value": past[1]}])
     assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    judge.state = replace(judge.state, held_at=1.0)
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "everything is held"
+
+
+def test_an_old_notice_or_a_drain_makes_no_unready_node_a_lost_one() -> None:
+    judge = a_calm_judge()
+    old = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1000"}
+    with_node(judge, ready="False", taints=[old])
+    assert judge.notices(SPARK.place)
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+    drained = judge_of_a_drain()
+    with_node(drained, ready="False", unschedulable=True)
+    drained.announced.refresh(time.time() + 60.0, drained.rules)
+    assert told(drained)[LOST.address].source == "drain"
+    assert drained.lost_nodes(SPARK.place) == frozenset()
+
+
+def judge_of_a_drain() -> DetectionRunner:
+    """One of two executors on a cordoned node is being evicted."""
+    judge = a_calm_judge()
+    (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
+    other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
+    evicted = msgspec.structs.replace(pod, deleting_at=5, evicted=True)
+    for seen in (evicted, other):
+        judge.known.registry.see_pod(seen)
+    with_node(judge, unschedulable=True)
+    judge.judge([SPARK.place], None, time.monotonic())
+    return judge
 
 
 def test_an_announced_node_whose_object_goes_stays_announced_until_it_is_lost() -> None:
@@ -453,6 +516,15 @@ def test_a_node_out_of_service_is_lost_at_once() -> None:
     judge = a_calm_judge()
     with_node(judge, taints=[{"key": "node.kubernetes.io/out-of-service"}])
     assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    judge.state = replace(judge.state, held_at=1.0)
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}, "somebody has said so for certain"
+
+
+def told(judge: DetectionRunner) -> Mapping[str, LossNotice]:
+    """The notices, of an application that is known."""
+    notices = judge.notices(SPARK.place)
+    assert notices is not None
+    return notices
 
 
 def application_of(judge: DetectionRunner) -> MatchedApplication:

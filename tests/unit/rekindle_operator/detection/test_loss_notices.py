@@ -99,16 +99,16 @@ def test_a_kubelet_that_shuts_down_is_a_notice() -> None:
     assert loss_notices.of_node([], [condition("Ready", "False", "KubeletNotReady")]) is None
 
 
-def test_a_drain_is_a_cordon_and_an_executor_that_is_being_deleted() -> None:
+def test_a_drain_is_a_cordon_and_an_executor_that_is_being_evicted() -> None:
     cordoned = WatchedNode(uid="u", unschedulable=True)
-    notice = loss_notices.of_drain(cordoned, deletes_executor=True)
+    notice = loss_notices.of_drain(cordoned, evicts_executor=True)
     assert notice is not None
     assert (notice.source, deadline(notice)) == ("drain", SEEN_AT + 30.0)
-    assert loss_notices.of_drain(cordoned, deletes_executor=False) is None
-    assert loss_notices.of_drain(WatchedNode(uid="u"), deletes_executor=True) is None
+    assert loss_notices.of_drain(cordoned, evicts_executor=False) is None
+    assert loss_notices.of_drain(WatchedNode(uid="u"), evicts_executor=True) is None
     spot = found(taints=[taint("karpenter.sh/disrupted")])
     both = WatchedNode(uid="u", unschedulable=True, notice=spot)
-    assert loss_notices.of_drain(both, deletes_executor=True) == spot
+    assert loss_notices.of_drain(both, evicts_executor=True) == spot
 
 
 def test_a_class_sets_deadlines_of_sources_that_name_no_moment() -> None:

@@ -129,6 +129,24 @@ def test_it_is_ready_once_it_has_seen_all_and_has_a_certificate() -> None:
     assert made.summary()["ready"]
 
 
+def test_one_that_ends_serves_on_for_a_while_and_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = webhook(start=Mock(), port=1)
+    cast(Any, made.watchers[0]).start = Mock()
+    cast(Mock, made.watchers[0].listed).is_set.return_value = True
+    waited: list[tuple[float | None, bool]] = []
+
+    def is_ending(_: RunningWebhook, within_seconds: float | None) -> bool:
+        waited.append((within_seconds, bool(made.summary()["ready"])))
+        return within_seconds is None
+
+    monkeypatch.setattr(RunningWebhook, "_is_ending", is_ending)
+    made.run()
+    assert waited[1:] == [(None, True), (webhook_main.DRAIN_SECONDS, False)]
+    assert made.summary()["healthy"]
+
+
 def test_one_that_does_not_listen_has_to_start_anew() -> None:
     told = webhook(is_serving=False).summary()
     assert (told["healthy"], told["reason"]) == (False, "the webhook does not listen")
