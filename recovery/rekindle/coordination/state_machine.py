@@ -223,6 +223,8 @@ def _handle(
 def _tick(
     state: CoordinationState, tick: happened.Tick, now: float, clock: Callable[[], float]
 ) -> Result:
+    if state.incident is not None and not tick.may_recover:
+        return state, ()  # this very tick may have opened it
     if state.due is not None or not tick.may_move:
         return _plan_when_due(state, now, clock)
     if announced(state):

@@ -251,6 +251,19 @@ def test_a_dry_run_moves_nothing_and_says_what_it_knows() -> None:
     assert not found.directives
 
 
+def test_nothing_moves_before_somebody_has_approved() -> None:
+    desk = with_room()
+    announce(desk, busiest(desk))
+    for approved in (False, False, True):
+        desk.now += 1.0
+        desk.report(moving={})
+        found = session.decide(desk.case, desk.reading, desk.now, clock=float, recover=approved)
+        desk.case = found.case
+        desk.obey(found)
+        assert incident_of(desk).kind is IncidentKind.ANNOUNCED
+        assert bool(orders(found, MoveOrder)) == approved
+
+
 def test_the_queries_that_bring_most_leave_first_as_far_as_room_goes() -> None:
     topology = Topology(
         (TopologyOperator("a", 1), TopologyOperator("b", 1), TopologyOperator("c", 1)),
