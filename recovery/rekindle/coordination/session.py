@@ -314,7 +314,7 @@ def _resumption(before: Resumption, state: CoordinationState) -> Resumption:
     counts with the start, what is lost afterwards does not."""
     if before is Resumption.OVER or state.start is not None:
         return before
-    if state.incident is None:
+    if state.incident is None or state.incident.is_announced:
         return Resumption.OVER
     waits = bool(inactive(state))
     if before is Resumption.PLACED:
