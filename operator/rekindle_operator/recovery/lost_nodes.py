@@ -61,10 +61,12 @@ def announced(
     gone = {row.name for row in lost if row.confirmed_at is not None}
     for node, view in scene.state.nodes.items():
         name = scene.cluster.host(node) or node
-        if view.notice is not None and scene.open is not None:
+        there = view.status is not NodeStatus.LOST
+        concerned = scene.open is not None and (there or node in scene.open.lost)
+        if view.notice is not None and concerned:
             by, until = clipped(view.notice.source, BY_LENGTH_MAX), moment(view.notice.until)
             rows[name] = AnnouncedNode(name=name, by=by, until=until)
-        elif name in rows and name not in gone and view.status is not NodeStatus.LOST:
+        elif name in rows and name not in gone and there and view.notice is None:
             rows[name] = msgspec.structs.replace(rows[name], withdrawn=True)
     return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
 

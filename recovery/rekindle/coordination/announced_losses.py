@@ -114,18 +114,26 @@ def open_incident(state: CoordinationState, now: float) -> Result:
     request = RequestNodes(len(fresh), incident.domains, Reason.LOSS_ANNOUNCED)
     if before is not None:
         return state, (request,)
-    names = ", ".join(fresh)
-    opened = RecordEvent(
-        kind="incident-opened",
-        reason=Reason.LOSS_ANNOUNCED,
-        text=f"Incident {incident.number} is announced: {names} will be lost.",
-        details={
-            "incident": incident.number,
-            "incident_kind": incident.kind,
-            "announced": tuple(fresh),
-        },
+    return state, (_opened(incident), request)
+
+
+def go_on(state: CoordinationState, over: Incident, now: float) -> Result:
+    """A new incident of those that are still announced, once the one that they belonged to is
+    over: what was lost is back, so their own loss is the first of another failure."""
+    left = tuple(node for node, notice in announced(state).items() if notice.requested)
+    if not left:
+        return state, ()
+    incident = Incident(
+        number=over.number + 1,
+        kind=IncidentKind.ANNOUNCED,
+        began_at=now,
+        newest_loss_at=now,
+        behind_since=now,
+        nodes_wanted=over.nodes_wanted,
+        announced=left,
     )
-    return state, (opened, request)
+    state = replace(state, incident=incident, incidents=incident.number)
+    return state, (_opened(incident),)
 
 
 def clear_out(state: CoordinationState, now: float, clock: Callable[[], float]) -> Result:
@@ -223,6 +231,20 @@ def with_saved(incident: Incident, state: CoordinationState, held: frozenset[str
 
 def _held_by(state: CoordinationState, node: str) -> tuple[str, ...]:
     return tuple(sorted(name for name, where in state.placement.items() if where == node))
+
+
+def _opened(incident: Incident) -> RecordEvent:
+    return RecordEvent(
+        kind="incident-opened",
+        reason=Reason.LOSS_ANNOUNCED,
+        text=f"Incident {incident.number} is announced: {', '.join(incident.announced)} will be "
+        "lost.",
+        details={
+            "incident": incident.number,
+            "incident_kind": incident.kind,
+            "announced": incident.announced,
+        },
+    )
 
 
 def _told(node: str, notice: LossNotice, now: float) -> RecordEvent:

@@ -191,7 +191,8 @@ def decide(
     plan = plan and (recover or state.incident is None) and not reading.orders.paused
     if plan and driver is Driver.THERE and not state.unacknowledged:
         may_move = not dry_run and _has_taken_all(progress, case)
-        tick = happened.Tick(may_move, knows_domains=reading.domains is not None)
+        knows_domains = reading.domains is not None
+        tick = happened.Tick(may_move, knows_domains=knows_domains, may_recover=recover)
         state, planned = advance(state, tick, now, clock=clock)
         instructions += planned
     issued = _issue(case, state, reading, progress, instructions, driver, withheld=withheld)
@@ -313,7 +314,7 @@ def _resumption(before: Resumption, state: CoordinationState) -> Resumption:
     counts with the start, what is lost afterwards does not."""
     if before is Resumption.OVER or state.start is not None:
         return before
-    if state.incident is None:
+    if state.incident is None or state.incident.is_announced:
         return Resumption.OVER
     waits = bool(inactive(state))
     if before is Resumption.PLACED:

@@ -223,6 +223,8 @@ def _handle(
 def _tick(
     state: CoordinationState, tick: happened.Tick, now: float, clock: Callable[[], float]
 ) -> Result:
+    if state.incident is not None and not tick.may_recover:
+        return state, ()  # this very tick may have opened it
     if state.due is not None or not tick.may_move:
         return _plan_when_due(state, now, clock)
     if announced(state):
@@ -343,17 +345,20 @@ def _measure(
 
 
 def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Result:
-    """Losses before it no longer count; an incident is over when nothing waits or catches up, and
-    no node is announced to go."""
+    """Losses before it no longer count; an incident is over when nothing waits or catches up, one
+    without losses when no node is announced to go any more."""
     state = replace(state, last_checkpoint=epoch, last_checkpoint_at=now, losses=())
     incident = state.incident
-    if incident is None or state.catching_up or inactive(state) or announced(state):
+    if incident is None or state.catching_up or inactive(state):
+        return state, ()
+    if incident.is_announced and announced(state):
         return state, ()
     seconds = now - incident.began_at
     details = {"incident": incident.number, "seconds": seconds, "plans": incident.plans}
     text = f"Incident {incident.number} is over after {seconds:.1f} s and {incident.plans} plans."
     closed = RecordEvent("incident-closed", Reason.RECOVERED, text, details)
-    return replace(state, incident=None), (closed,)
+    state, told = announced_losses.go_on(replace(state, incident=None), incident, now)
+    return state, (closed, *told)
 
 
 def _change_policy(state: CoordinationState, policy: Policy, now: float) -> Result:

@@ -100,6 +100,32 @@ def test_a_checkpoint_ends_no_incident_while_a_node_is_announced() -> None:
     assert desk.case.incident is None
 
 
+def test_in_a_rolling_drain_each_node_has_an_incident_of_its_own() -> None:
+    desk = with_room()
+    first = busiest(desk)
+    announce(desk, first)
+    look(desk)
+    del desk.nodes[first]
+    second = busiest(desk)
+    announce(desk, second)
+    look(desk)
+    assert incident_of(desk).lost == (first,)
+    requested = dict(desk.case.requests)
+    complete_checkpoint(desk, 1)
+    assert (incident_of(desk).number, incident_of(desk).kind) == (2, IncidentKind.ANNOUNCED)
+    assert (incident_of(desk).announced, incident_of(desk).lost) == ((second,), ())
+    assert incident_of(desk).nodes_wanted == 4
+    look(desk)
+    complete_checkpoint(desk, 2)
+    assert incident_of(desk).number == 2, "nothing of it has happened yet"
+    del desk.nodes[second]
+    announce(desk)
+    look(desk)
+    assert incident_of(desk).kind is IncidentKind.INDEPENDENT
+    assert incident_of(desk).lost == (second,)
+    assert desk.case.requests == requested, "the notice has been provided for"
+
+
 def complete_checkpoint(desk: Desk, epoch: int) -> None:
     """A checkpoint becomes global, and the coordinator looks at it."""
     report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=desk.now)
@@ -249,6 +275,19 @@ def test_a_dry_run_moves_nothing_and_says_what_it_knows() -> None:
     found = session.decide(desk.case, desk.reading, desk.now, clock=float, dry_run=True)
     assert found.case.incident is None
     assert not found.directives
+
+
+def test_nothing_moves_before_somebody_has_approved() -> None:
+    desk = with_room()
+    announce(desk, busiest(desk))
+    for approved in (False, False, True):
+        desk.now += 1.0
+        desk.report(moving={})
+        found = session.decide(desk.case, desk.reading, desk.now, clock=float, recover=approved)
+        desk.case = found.case
+        desk.obey(found)
+        assert incident_of(desk).kind is IncidentKind.ANNOUNCED
+        assert bool(orders(found, MoveOrder)) == approved
 
 
 def test_the_queries_that_bring_most_leave_first_as_far_as_room_goes() -> None:
