@@ -117,7 +117,7 @@ class Listing:
     ) -> dict[str, Any]:
         """A record of all that is needed: without files whose offsets end where nobody reads any
         more, and without the names of those that are `forgotten` as well. `absent` has the seconds
-        for which names were looked for in vain."""
+        for which names were not found."""
         kept = [
             one
             for partition, files in self.files.items()

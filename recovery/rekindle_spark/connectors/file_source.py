@@ -65,7 +65,7 @@ MISSING_SECONDS_MAX = 15.0
 # One listing counts files for so long at most: the rest are for the next one.
 COUNTING_SECONDS = 2.0
 COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
-# A name is known until it was looked for in vain for so long, once in so many seconds: what is
+# A name is known until it was not found for so long, by a look in so many seconds: what is
 # mounted below the folder may be away for days.
 ABSENT_SECONDS_MAX, ABSENCE_SECONDS = 7 * 86_400.0, 60.0
 # The store keeps two checkpoints, from either of which a start may go on.
@@ -412,7 +412,7 @@ class _Asking:
 
 @dataclass(slots=True)
 class _Absences:
-    """For how long names of the listing have been looked for in vain. What counts is the time
+    """For how long names of the listing were not found. What counts is the time
     between looks at a folder in which there is something: an empty one may not be mounted.
 
     `seconds` is how much time has counted, `since` what it was when a name was first not there.
