@@ -8,12 +8,12 @@ drivers both go by what stands there. Nodes read records when they need one that
 
 It does not grow for ever: a record that is `whole` has all that the ones before it say and that is
 still needed, and they are removed. Files that nobody reads again are then names alone, and not even
-that once they are gone. Format: docs/formats.md. Called by `file_source`.
+that once they have been gone for long. Format: docs/formats.md. Called by `file_source`.
 """
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,12 +74,14 @@ class ListedFile:
 class Listing:
     """All that records up to `number` say. `files` are in the order of their offsets, by source
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
-    that are never listed again."""
+    that are not listed again, `absent` for how many seconds those among them had been looked for in
+    vain that were not there when the newest whole record was made."""
 
     number: int = 0
     files: dict[str, list[ListedFile]] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    absent: dict[str, float] = field(default_factory=dict)
 
     def take_in(self, number: int, record: Mapping[str, Any]) -> None:
         """Go on to the next record, or to any that is whole."""
@@ -87,6 +89,8 @@ class Listing:
             self.files, self.begins, self.seen = {}, dict(record["begins"]), set()
             for partition in self.begins:
                 self.files[partition] = []
+            self.absent = dict(record.get("absent", {}))
+            self.seen.update(self.absent)
         for one in record["files"]:
             listed = ListedFile.from_record(one)
             self.files.setdefault(listed.partition, []).append(listed)
@@ -108,9 +112,12 @@ class Listing:
         files = self.files.get(partition, ())
         return [one for one in files if one.begin < end and one.end > begin]
 
-    def whole(self, needless: Mapping[str, int], there: Iterable[str]) -> dict[str, Any]:
+    def whole(
+        self, needless: Mapping[str, int], absent: Mapping[str, float], forgotten: Set[str]
+    ) -> dict[str, Any]:
         """A record of all that is needed: without files whose offsets end where nobody reads any
-        more, and without the names of those that are not there either."""
+        more, and without the names of those that are `forgotten` as well. `absent` has the seconds
+        for which names were not found."""
         kept = [
             one
             for partition, files in self.files.items()
@@ -125,7 +132,11 @@ class Listing:
             "whole": True,
             "files": [one.record() for one in kept],
             "begins": begins,
-            "seen": sorted((self.seen & set(there)) - names),
+            "seen": sorted(self.seen - names - absent.keys() - forgotten),
+            "absent": {
+                name: absent[name]
+                for name in sorted((self.seen & absent.keys()) - names - forgotten)
+            },
         }
 
 
@@ -184,11 +195,13 @@ class ListingLog:
             self._take_in(number, data)
             return True
 
-    def shorten(self, needless: Mapping[str, int], there: Iterable[str]) -> None:
+    def shorten(
+        self, needless: Mapping[str, int], absent: Mapping[str, float], forgotten: Set[str]
+    ) -> None:
         """Replace records by a whole one, where that is worth it (`Listing.whole`)."""
         if self.records < RECORDS_MIN or self.record_bytes < self.whole_bytes:
             return
-        if not self.append(self.listing.whole(needless, there)):
+        if not self.append(self.listing.whole(needless, absent, forgotten)):
             return
         newest = self.listing.number
         old = [number for number in self._numbers() if number < newest]

@@ -65,6 +65,9 @@ MISSING_SECONDS_MAX = 15.0
 # One listing counts files for so long at most: the rest are for the next one.
 COUNTING_SECONDS = 2.0
 COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
+# A name is known until it was not found for so long, by a look in so many seconds: what is
+# mounted below the folder may be away for days.
+ABSENT_SECONDS_MAX, ABSENCE_SECONDS = 7 * 86_400.0, 60.0
 # The store keeps two checkpoints, from either of which a start may go on.
 COMMITS_KEPT = 3
 
@@ -278,6 +281,7 @@ class _Asking:
     listed_at: float | None = None
     empty_since: float | None = None
     has_more: bool = False
+    absences: "_Absences" = field(default_factory=lambda: _Absences())
     missing: dict[str, float] = field(default_factory=dict)
     settling: dict[str, tuple[str, float]] = field(default_factory=dict)
     commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
@@ -293,6 +297,7 @@ class _Asking:
                 self.listed_at = now
         except SourceAwayError:
             self.missing.clear()  # who has it back may see some files late
+            self.absences.interrupt()
             raise
         except OSError as error:
             raise _store_away(error) from error
@@ -312,13 +317,14 @@ class _Asking:
         }
         self.missing = {name: at for name, at in self.missing.items() if name in waiting}
         if len(self.commits) == COMMITS_KEPT:
-            self.log.shorten(self.commits[0], self.there)
+            self.log.shorten(self.commits[0], *self.absences.told(self.there))
 
     def _list(self, now: float) -> bool:
         """See what is there, and add what is new to the listing; False where another driver has
         added something meanwhile."""
         source, listing = self.source, self.log.catch_up()
         self.there = {one.name: one for one in source._matching()}
+        self.absences.look(listing, self.there, now, max(ABSENCE_SECONDS, source.list_seconds))
         if self.there or not self._waits(listing):
             self.empty_since = None
         elif self.empty_since is None:
@@ -402,6 +408,51 @@ class _Asking:
             oldest = one.end
             why = f"file {one.name} {'was changed' if found else 'is not there any more'}"
         return PartitionOffsets(oldest, max(oldest, latest), why=why)
+
+
+@dataclass(slots=True)
+class _Absences:
+    """For how long names of the listing were not found. What counts is the time
+    between looks at a folder in which there is something: an empty one may not be mounted.
+
+    `seconds` is how much time has counted, `since` what it was when a name was first not there.
+    """
+
+    seconds: float = 0.0
+    since: dict[str, float] | None = None
+    looked_at: float | None = None
+
+    def look(
+        self, listing: Listing, there: Mapping[str, Found], now: float, seconds_max: float
+    ) -> None:
+        """See which names are not there, where some time has passed; at most `seconds_max` of it
+        count, for a look may hang."""
+        if not there:
+            self.interrupt()
+            return
+        passed = seconds_max if self.looked_at is None else now - self.looked_at
+        if passed < ABSENCE_SECONDS:
+            return
+        if self.since is None:
+            self.since = {name: -seconds for name, seconds in listing.absent.items()}
+        if self.looked_at is not None:
+            self.seconds += min(passed, seconds_max)
+        self.looked_at = now
+        gone = listing.seen - there.keys()
+        self.since = {name: self.since.get(name, self.seconds) for name in gone}
+
+    def interrupt(self) -> None:
+        """Until the next look no time counts."""
+        self.looked_at = None
+
+    def told(self, there: Mapping[str, Found]) -> tuple[dict[str, float], set[str]]:
+        """The seconds of absence by name, and whose name is no longer known."""
+        absent = {
+            name: self.seconds - since
+            for name, since in (self.since or {}).items()
+            if name not in there
+        }
+        return absent, {name for name, at in absent.items() if at >= ABSENT_SECONDS_MAX}
 
 
 def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:

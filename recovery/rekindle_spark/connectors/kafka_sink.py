@@ -6,7 +6,8 @@ An object has all columns, in their order:
 
     numbers, texts, booleans   as they are; NaN and infinities are null, for JSON has none
     decimals                   texts, with all digits
-    times                      texts of ISO 8601; zoned ones with their offset
+    times                      texts of ISO 8601; zoned ones with their offset; null outside of
+                               the years 1 to 9999
     lists and structs          arrays and objects of these
 
 Columns of other types are refused when the pipeline is built.
@@ -49,6 +50,9 @@ PLAIN = (
     pa.types.is_timestamp,
 )
 LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+# From the second day of year 1 to the last but one of 9999, in seconds since 1970: in any zone.
+SECONDS_OF_PYTHON = (-62_135_510_400, 253_402_214_400)
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
 REMEDY = "change its type in a map step before, or give the sink a function as `value`"
 
 
@@ -153,7 +157,42 @@ def check_json(where: str, schema: pa.Schema) -> None:
 def json_objects(table: pa.Table) -> list[bytes]:
     """One JSON object for each row."""
     encode = msgspec.json.Encoder(decimal_format="string").encode
-    return [encode(row) for row in _plain(table).to_pylist()]
+    plain = _plain(table)
+    try:
+        rows = plain.to_pylist()
+    except (OverflowError, ValueError):
+        columns = [[_value(one) for one in column] for column in plain.columns]
+        names = plain.column_names
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [encode(row) for row in rows]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """A value in Python, in which times that it cannot hold are null."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        kind = scalar.type
+        if any(is_kind(kind) for is_kind in LISTS):
+            return [_value(one) for one in scalar.values]
+        if pa.types.is_struct(kind):
+            fields = range(kind.num_fields)
+            return {kind.field(index).name: _value(scalar[index]) for index in fields}
+        if pa.types.is_dictionary(kind):
+            return _value(scalar.value)
+        if _is_in_python(scalar):
+            raise
+        return None
+
+
+def _is_in_python(scalar: pa.Scalar) -> bool:
+    """Whether Python holds a time, in any zone."""
+    if pa.types.is_date32(scalar.type):
+        seconds = scalar.value * 86_400
+    else:
+        unit = "ms" if pa.types.is_date64(scalar.type) else scalar.type.unit
+        seconds = scalar.value // PER_SECOND[unit]
+    return bool(SECONDS_OF_PYTHON[0] <= seconds < SECONDS_OF_PYTHON[1])
 
 
 def _plain(table: pa.Table) -> pa.Table:

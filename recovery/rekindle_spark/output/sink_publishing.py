@@ -95,6 +95,13 @@ class TopicPosition:
                 self.is_confirmed = True
         return found
 
+    def check_begun(self, newest: int) -> None:
+        """Raise RunError where the marker names a later commit record than the newest one that was
+        there when the driver began: what it commits since may get the same number."""
+        if self.marker.commit > newest:
+            self.is_confirmed = False
+            self.check()
+
     def check(self) -> None:
         """Raise RunError where the log, which has been read up to behind the marker's commit record
         or to its end, did not have what the marker says."""
@@ -155,7 +162,8 @@ def _raised_by(work: Callable[[], None]) -> list[BaseException]:
 @dataclass(slots=True)
 class SinkPublisher:
     """A thread that writes one query's output to its sink. `newest` is the number of the newest
-    commit record, `done` that of the last whose output is in the topic. `check_generation` raises
+    commit record, `begun` what it was when the driver began, `done` that of the last whose output
+    is in the topic. `check_generation` raises
     FencedError where a newer driver has started; `patience` is that for the store."""
 
     sink: KafkaSink
@@ -165,6 +173,8 @@ class SinkPublisher:
     say: Say
     patience: StoreRetry = field(default_factory=StoreRetry)
     newest: int = 0
+    begun: int = 0
+    is_opened: bool = False
     done: int = -1
     failure: RekindleError | None = None
     away_since: float | None = None
@@ -177,6 +187,7 @@ class SinkPublisher:
 
     def start(self) -> None:
         """Start the thread."""
+        self.begun = self.newest
         name = f"sink-{self.place.query}"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
@@ -240,11 +251,15 @@ class SinkPublisher:
         if not self.writers:
             self.writers = {index: self.place.writer(self.sink, index) for index in indices}
         side_by_side([partial(self._open_part, index) for index in indices])
+        self.is_opened = True
 
     def _open_part(self, index: int) -> None:
         writer = self.writers[index]
         marker = self._expected(index, writer.where, writer.open())
-        self.written[index] = TopicPosition(writer.where, marker)
+        position = TopicPosition(writer.where, marker)
+        if not self.is_opened:  # this driver has written nothing yet
+            position.check_begun(self.begun)
+        self.written[index] = position
 
     def _expected(self, index: int, where: str, marker: EpochMarker | None) -> EpochMarker:
         if marker is None and index < self.place.marked:

@@ -516,6 +516,72 @@ def test_a_name_that_was_read_is_not_read_again_while_it_is_there(
     assert ends(source(inputs))["0"][1] == 7
 
 
+def look_on(found: FileSource, numbers: Sequence[int], at: float) -> None:
+    """List the folder once for each new file, with all read and committed, a minute apart."""
+    for number in numbers:
+        (Path(found.path) / f"new-{number}").write_text(lines(number))
+        found.commit(dict.fromkeys("0", ends(found, 1e6 + at + 60.0 * number)["0"][1]))
+
+
+def test_names_stay_known_while_what_is_mounted_below_the_folder_is_away(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_listing, "RECORDS_MIN", 1)
+    (inputs / "below").mkdir()
+    (inputs / "below" / "old").write_text(lines(100))
+    found = source(inputs)
+    assert ends(found, at=0.0) == {"0": (0, 1)}
+    (inputs / "below").rename(inputs.parent / "away")
+    look_on(found, range(6), at=1.0)
+    restarted = source(inputs)
+    look_on(restarted, range(6, 12), at=1.0)
+    (inputs.parent / "away").rename(inputs / "below")
+    assert ends(restarted, at=10_000.0)["0"][1] == 13
+    assert ends(source(inputs))["0"][1] == 13
+
+
+def test_a_name_is_forgotten_once_its_file_was_gone_for_days(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_listing, "RECORDS_MIN", 1)
+    monkeypatch.setattr(file_source, "ABSENT_SECONDS_MAX", 600.0)
+    (inputs / "old").write_text(lines(100))
+    found = source(inputs)
+    ends(found, at=0.0)
+    (inputs / "old").unlink()
+    look_on(found, range(8), at=1.0)
+    assert found._asking is not None
+    found._asking.log.whole_bytes = 0
+    look_on(found, [8], at=1.0)
+    assert source(inputs)._records().catch_up().absent == {"old": 480.0}
+    restarted = source(inputs)  # goes on with the seconds that were logged
+    look_on(restarted, range(9, 13), at=1.0)
+    assert restarted._asking is not None
+    restarted._asking.log.whole_bytes = 0
+    look_on(restarted, [13], at=1.0)
+    assert "old" not in source(inputs)._records().catch_up().seen
+    (inputs / "old").write_text(lines(200))
+    assert ends(restarted, at=5_000.0)["0"][1] == 16
+
+
+def test_time_does_not_count_while_nothing_is_in_the_folder(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_listing, "RECORDS_MIN", 1)
+    monkeypatch.setattr(file_source, "ABSENT_SECONDS_MAX", 600.0)
+    found = source(inputs)
+    look_on(found, range(4), at=0.0)
+    inputs.rename(inputs.parent / "elsewhere")
+    inputs.mkdir()  # as where something is mounted
+    for at in range(1_000, 3_000, 60):
+        found.commit({"0": ends(found, at=1e6 + at)["0"][1]})
+    look_on(found, range(4, 10), at=3_000.0)  # files that are below the mounted folder
+    for one in (inputs.parent / "elsewhere").iterdir():
+        one.rename(inputs / one.name)
+    assert ends(found, at=4_000.0)["0"][1] == 10
+    assert ends(source(inputs))["0"][1] == 10
+
+
 def test_a_record_that_lacks_is_noticed(inputs: Path) -> None:
     found = source(inputs)
     for number in range(3):

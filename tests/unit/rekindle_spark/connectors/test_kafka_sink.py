@@ -1,5 +1,6 @@
 """Sinks of Kafka without a broker: what they refuse, and the records that rows become."""
 
+import json
 import pickle
 from typing import Any
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rekindle.model.errors import InputError, RunError
-from rekindle_spark.connectors.kafka_sink import KafkaSink
+from rekindle_spark.connectors.kafka_sink import KafkaSink, json_objects
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.testing.table_source import TableSource
 
@@ -91,3 +92,21 @@ def test_a_function_that_fails_is_named_with_its_query(value: Any, text: str) ->
     with pytest.raises(RunError, match="query late: value of its KafkaSink") as refused:
         KafkaSink("b:9092", "t", value=value).records("late", ROWS)
     assert text in str(refused.value)
+
+
+def test_times_that_python_cannot_hold_are_null_and_all_others_as_they_are() -> None:
+    late = 253_402_300_800_000_000  # the first moment of year 10000
+    moments = pa.array([0, late, None, -62_135_596_800_000_001], pa.timestamp("us"))
+    days = pa.array([0, 2_932_897, None, -719_163], pa.date32())
+    nested = pa.array([[0, late], [], None, [late]], pa.list_(pa.timestamp("us", "UTC")))
+    inside = pa.StructArray.from_arrays([moments, days], names=["m", "d"])
+    table = pa.table({"at": moments, "day": days, "all": nested, "in": inside, "n": [1, 2, 3, 4]})
+    found = [json.loads(one) for one in json_objects(table)]
+    first, day = "1970-01-01T00:00:00", "1970-01-01"
+    nothing = {"m": None, "d": None}
+    assert found == [
+        {"at": first, "day": day, "all": [f"{first}Z", None], "in": {"m": first, "d": day}, "n": 1},
+        {"at": None, "day": None, "all": [], "in": nothing, "n": 2},
+        {"at": None, "day": None, "all": None, "in": nothing, "n": 3},
+        {"at": None, "day": None, "all": [None], "in": nothing, "n": 4},
+    ]

@@ -183,6 +183,26 @@ def test_a_marker_that_should_be_there_and_one_of_a_strange_store_end_the_run(
     assert there.topic.values == []
 
 
+def test_a_marker_behind_what_was_committed_at_the_start_is_of_a_newer_store(
+    world: Callable[..., World],
+) -> None:
+    there = world()
+    there.topic.marker = EpochMarker(3, 3, "here")
+    there.topic.opening = [AWAY]
+    there.publisher.check_generation = lambda: there.publisher.wake(3)  # commits come meanwhile
+    there.publisher.wake(2)
+    there.publisher.start()
+    assert there.publisher.thread is not None
+    there.publisher.thread.join(LIMIT_SECONDS)
+    failure = there.publisher.failure
+    assert isinstance(failure, RunError)
+    assert "which this checkpoint store has not" in failure.what
+    assert (there.publisher.newest, there.topic.values) == (3, [])
+    there.publisher.failure = None
+    there.until_done()  # the same marker, where the log had its record at the start
+    assert there.topic.values == []
+
+
 def test_output_that_was_compacted_meanwhile_is_written_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
