@@ -51,7 +51,7 @@ class _Page(msgspec.Struct, Generic[Form], frozen=True):
     """Of a list."""
 
     metadata: _PageMetadata
-    items: list[Form]
+    items: list[Form] | None
 
 
 class ObjectConflict(RunError):
@@ -134,6 +134,8 @@ class Api:
         more: str | None = ""
         while more is not None:
             page = self._decoded("GET", self._page_of(path, more, query))
+            # an empty list of metadata has null here
+            page["items"] = page.get("items") or []
             yield page, page["metadata"].get("resourceVersion", "")
             more = page["metadata"].get("continue") or None
 
@@ -146,7 +148,7 @@ class Api:
             with _failures(path):
                 response = self._send("GET", asked, None, JSON, ANSWER_SECONDS)
                 page = msgspec.json.decode(response.data, type=_Page[form])  # type: ignore[valid-type]
-            yield from page.items
+            yield from page.items or ()
             more = page.metadata.more or None
 
     def watch(

@@ -17,6 +17,7 @@ class Busy(ThreadingHTTPServer):
 
     refusals = 0
     pause = "0"
+    body = b"{}"
     asked = 0
 
     def __init__(self) -> None:
@@ -33,9 +34,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(TOO_MANY if refused else 200)
         if refused and self.server.pause:
             self.send_header("Retry-After", self.server.pause)
-        self.send_header("Content-Length", "2")
+        self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(self.server.body)
 
     do_GET = do_PUT = answer  # noqa: N815
 
@@ -78,3 +79,10 @@ def test_what_is_asked_again_is_not_written_by_who_leads_no_more(server: Busy) -
     with pytest.raises(NotLeading):
         api(server, lambda: server.asked == 0).replace("/thing", {})
     assert server.asked == 1
+
+
+def test_a_list_without_items_is_empty_though_it_says_null(server: Busy) -> None:
+    server.body = b'{"metadata": {"resourceVersion": "7"}, "items": null}'
+    assert api(server).all("/things") == []
+    assert list(api(server).forms("/things", dict)) == []
+    assert [version for _, version in api(server).pages("/things")] == ["7"]
