@@ -74,8 +74,8 @@ class ListedFile:
 class Listing:
     """All that records up to `number` say. `files` are in the order of their offsets, by source
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
-    that are not listed again, `absent` for how many seconds those among them had been looked for in
-    vain that were not there when the newest whole record was made."""
+    that are not listed again, `absent` for how many seconds some of them had not been found when
+    the newest whole record was made."""
 
     number: int = 0
     files: dict[str, list[ListedFile]] = field(default_factory=dict)

@@ -560,8 +560,6 @@ def test_a_name_is_forgotten_once_its_file_was_gone_for_days(
     restarted._asking.log.whole_bytes = 0
     look_on(restarted, [13], at=1.0)
     assert "old" not in source(inputs)._records().catch_up().seen
-    (inputs / "old").write_text(lines(200))
-    assert ends(restarted, at=5_000.0)["0"][1] == 16
 
 
 def test_time_does_not_count_while_nothing_is_in_the_folder(
