@@ -159,8 +159,8 @@ class DriverLost:
 class Tick:
     """Time has passed; after a batch of other events, and at least once a second. `may_move`: what
     runs may be moved. `knows_domains`: failure domains are as whoever asks has been told; a node of
-    none is one by itself. `may_recover`: plans and moves may be made while an incident is open, also one
-    that a notice opens with this tick."""
+    none is one by itself. `may_recover`: plans and moves may be made while an incident is open,
+    also one that a notice opens with this tick."""
 
     may_move: bool = True
     knows_domains: bool = True

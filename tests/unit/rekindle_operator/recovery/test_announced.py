@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 
 from story_world import COSTS, World, running
 
+from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle_operator.api.recovery_status import RecoveryStatus
+from rekindle_operator.detection import loss_notices
 from rekindle_operator.recovery import RecoveryTerms
 
 
@@ -122,3 +124,9 @@ def test_work_that_a_new_driver_brings_back_ends_as_recovered_whatever_was_annou
     world.complete_checkpoint()
     world.step()
     assert (told(world).phase, told(world).kind) == ("Recovered", "Complete")
+
+
+def test_the_core_knows_a_scale_down_by_what_detection_calls_it() -> None:
+    notice = loss_notices.of_node([{"key": loss_notices.AUTOSCALER_TAINT, "value": "1"}], ())
+    assert notice is not None
+    assert SCALE_DOWN == {notice.by}
