@@ -58,7 +58,7 @@ def stage(status: RecoveryStatus, rows: Iterable[LostNode], scene: RecoveryInput
     if why is not None:
         return PhaseReason("Held", *why)
     why = wait_reason.approval(scene)
-    if why is not None and inactive(scene.state):
+    if why is not None and (inactive(scene.state) or announced(scene.state)):
         return PhaseReason("AwaitingApproval", *why)
     why = wait_reason.away(scene)
     if why is not None:
@@ -102,7 +102,7 @@ def _after(status: RecoveryStatus, scene: RecoveryInputs) -> PhaseReason:
     if scene.state.starting:
         text = "A driver has started afresh, without earlier work: there is nothing to bring back."
         return PhaseReason("Abandoned", RecoveryReason.FRESH_START, text)
-    if status.announced_nodes and not status.lost_nodes_total:
+    if status.announced_nodes and status.kind is None:
         text = "The nodes that were announced to go stay: nothing was lost."
         return PhaseReason("Abandoned", Reason.NOTICE_WITHDRAWN, text)
     plans = counted(status.plans_total, "plan")
@@ -138,7 +138,9 @@ def _announced(scene: RecoveryInputs) -> str:
     first = moment(min(notice.until for notice in notices.values()))
     left = len(announced_losses.on_announced(scene.state))
     moved = f"{counted(left, 'partition')} left there" if left else "nothing is left there"
-    return f"Announced to go: {names}, the first at {first:%H:%M:%S} UTC; {moved}."
+    text = f"Announced to go: {names}, the first at {first:%H:%M:%S} UTC; {moved}."
+    waits = wait_reason.turn(scene)
+    return text if waits is None else f"{text} {waits[1]}"
 
 
 def _but(scene: RecoveryInputs) -> str:

@@ -92,10 +92,10 @@ def _plan(scene: RecoveryInputs) -> Said:
     incident = state.incident
     blocking = state.policy.strategy == BLOCKING
     if (
-        next_plan.nodes_missing(state) > 0
+        up < wanted
         and blocking
         and incident is not None
-        and incident.kind is not IncidentKind.INDEPENDENT
+        and incident.kind not in (IncidentKind.INDEPENDENT, IncidentKind.ANNOUNCED)
     ):
         return Reason.WAITING_FOR_NODES, f"{nodes}, and the strategy is blocking."
     if state.catching_up:

@@ -41,6 +41,8 @@ from rekindle.model.reasons import Reason
 
 # of one order: the next one follows once these have been made
 MOVES_MAX = 256
+# what an autoscaler removes is too many: pods that are pending make it add a node again
+SCALE_DOWN = frozenset({"taint ToBeDeletedByClusterAutoscaler"})
 # the planner may take a second, and is asked with each report of a driver
 LOOK_SECONDS = 5.0
 
@@ -48,7 +50,7 @@ Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
 
 def announce(state: CoordinationState, notices: Mapping[str, LossNotice], now: float) -> Result:
-    """Take in all notices that hold; a node keeps the one that it has from the same source."""
+    """Take in all notices that hold, with their newest source and deadline."""
     known = announced(state)
     there = with_status(state, NodeStatus.UP, NodeStatus.SUSPECTED)
     fresh = {
@@ -57,9 +59,9 @@ def announce(state: CoordinationState, notices: Mapping[str, LossNotice], now: f
         if node in notices and node not in known
     }
     named = {
-        node: replace(notice, source=notices[node].source)
+        node: replace(notice, source=notices[node].source, until=notices[node].until)
         for node, notice in known.items()
-        if node in notices and notices[node].source != notice.source
+        if node in notices and differs(notice, notices[node])
     }
     withdrawn = tuple(node for node in known if node not in notices)
     if not (fresh or named or withdrawn):
@@ -74,15 +76,23 @@ def announce(state: CoordinationState, notices: Mapping[str, LossNotice], now: f
     return state, (*told, *ended)
 
 
+def differs(known: LossNotice, said: LossNotice) -> bool:
+    """Whether a notice says something else than the one that is known. A deadline that differs by
+    less than a second is the same: clocks that are set change it by fractions."""
+    return known.source != said.source or abs(known.until - said.until) >= 1.0
+
+
 def open_incident(state: CoordinationState, now: float) -> Result:
     """Request nodes for those that are announced and for which none were, in an incident of theirs
-    or the one that is open."""
+    or the one that is open. A notice that comes again requests none, nor does a scale-down."""
     if state.starting or state.holding:
         return state, ()
     fresh = {node: item for node, item in announced(state).items() if not item.requested}
     if not fresh:
         return state, ()
-    wanted = nodes_counted(state)
+    known = frozenset[str]() if state.incident is None else frozenset(state.incident.announced)
+    new = [node for node in fresh if node not in known and fresh[node].source not in SCALE_DOWN]
+    wanted = nodes_counted(state) - (len(fresh) - len(new))
     if state.incident is None and inactive(state):
         # the record of an incident was lost, and with it how many nodes there were
         wanted = max(wanted, state.nodes_expected)
@@ -102,7 +112,7 @@ def open_incident(state: CoordinationState, now: float) -> Result:
     incident = replace(
         incident,
         nodes_wanted=max(incident.nodes_wanted, wanted),
-        announced=(*incident.announced, *fresh),
+        announced=tuple(dict.fromkeys((*incident.announced, *fresh))),
     )
     state = replace(
         state,
@@ -111,10 +121,12 @@ def open_incident(state: CoordinationState, now: float) -> Result:
         incidents=incident.number,
         uneven_since=None,
     )
-    request = RequestNodes(len(fresh), incident.domains, Reason.LOSS_ANNOUNCED)
+    told: tuple[Instruction, ...] = ()
+    if new:
+        told = (RequestNodes(len(new), incident.domains, Reason.LOSS_ANNOUNCED),)
     if before is not None:
-        return state, (request,)
-    return state, (_opened(incident), request)
+        return state, told
+    return state, (_opened(incident), *told)
 
 
 def go_on(state: CoordinationState, over: Incident, now: float) -> Result:

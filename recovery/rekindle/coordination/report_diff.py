@@ -7,6 +7,7 @@ same one again gives no event that changes anything. Pure; `session` and the dri
 
 from collections.abc import Collection, Iterator, Mapping
 
+from rekindle.coordination import announced_losses
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.coordination_state import (
@@ -31,10 +32,14 @@ def located(state: CoordinationState, domains: Mapping[str, str]) -> dict[str, s
 
 
 def notices_differ(state: CoordinationState, notices: Mapping[str, LossNotice]) -> bool:
-    """Whether other nodes are announced to go than we know, or from another source."""
-    known = {node: notice.source for node, notice in announced(state).items()}
+    """Whether other nodes are announced to go than we know, from another source or to another
+    moment."""
+    known = announced(state)
     there = with_status(state, NodeStatus.UP, NodeStatus.SUSPECTED)
-    return known != {node: notices[node].source for node in there if node in notices}
+    said = {node: notices[node] for node in there if node in notices}
+    if known.keys() != said.keys():
+        return True
+    return any(announced_losses.differs(notice, said[node]) for node, notice in known.items())
 
 
 def observe(

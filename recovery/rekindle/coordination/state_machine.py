@@ -45,7 +45,6 @@ from rekindle.coordination.coordination_state import (
     inactive,
     only_behind,
     prioritised,
-    staying,
     with_status,
 )
 from rekindle.coordination.instructions import Instruction, PublishPlan, RecordEvent
@@ -53,6 +52,9 @@ from rekindle.model import topology as graph
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import BLOCKING, Policy
+
+# kinds of incident that the blocking strategy plans in at once
+WAITS_FOR_NO_NODES = frozenset({IncidentKind.INDEPENDENT, IncidentKind.ANNOUNCED})
 
 
 def adopt(state: CoordinationState, event: PlacementReported, now: float) -> CoordinationState:
@@ -261,8 +263,8 @@ def _plan_when_due(state: CoordinationState, now: float, clock: Callable[[], flo
     state = replace(state, due=None)
     if not inactive(state):
         return replace(state, starting=False), ()
-    counted = with_status(state, NodeStatus.UP) if state.starting else staying(state)
-    up, wanted = len(counted), next_plan.nodes_wanted(state)
+    # a requested node may have its executor only once the announced one is gone
+    up, wanted = len(with_status(state, NodeStatus.UP)), next_plan.nodes_wanted(state)
     if up < wanted and _waits_for_nodes(state):
         text = f"{up} of {wanted} nodes are up."
         details = {"nodes_up": up, "nodes_wanted": wanted}
@@ -281,7 +283,7 @@ def _waits_for_nodes(state: CoordinationState) -> bool:
     if state.incident is None:
         return state.starting
     blocking = state.policy.strategy == BLOCKING
-    return blocking and state.incident.kind is not IncidentKind.INDEPENDENT
+    return blocking and state.incident.kind not in WAITS_FOR_NO_NODES
 
 
 def _published(state: CoordinationState, draft: next_plan.Draft) -> CoordinationState:

@@ -8,6 +8,7 @@ from application_world import COSTS, Desk, orders, running
 from rekindle.coordination import (
     LossNotice,
     MovePartitions,
+    RequestNodes,
     announced_losses,
     application_status,
     session,
@@ -257,9 +258,11 @@ def test_a_notice_is_kept_over_a_restart_of_the_coordinator_and_where_nobody_kno
     assert desk.case.state is not None
     assert set(announced(desk.case.state)) == {"n1"}
     announce(desk, "n1", seconds=900.0)
-    before = announced(desk.case.state)["n1"].until
+    before = announced(desk.case.state)["n1"]
     desk.decide()
-    assert announced(desk.case.state)["n1"].until == before, "the first notice counts"
+    after = announced(desk.case.state)["n1"]
+    assert after == replace(before, until=desk.now - 1.0 + 900.0), "the newest deadline counts"
+    assert after.requested
 
 
 def test_a_dry_run_moves_nothing_and_says_what_it_knows() -> None:
@@ -389,7 +392,41 @@ def small(view: NodeView) -> NodeView:
     return replace(view, capacity_percent=1.0)
 
 
-def test_queries_that_wait_for_all_nodes_come_back_once_a_notice_is_withdrawn() -> None:
+def test_a_notice_that_comes_and_goes_requests_one_node() -> None:
+    desk = with_room()
+    node, other = sorted(desk.nodes)[:2]
+    del desk.nodes[other]
+    look(desk)
+    requested = 0
+    for more in ("n5", "n6", "n7"):
+        announce(desk, node)
+        desk.report(moving={})
+        told = desk.decide().instructions
+        requested += sum(item.count for item in told if isinstance(item, RequestNodes))
+        desk.nodes[more] = NodeSeen(incarnation="a", capacity_percent=400.0)
+        announce(desk)
+        look(desk, 2)
+    assert requested == 1
+    assert incident_of(desk).announced == (node,)
+    assert incident_of(desk).nodes_wanted == 4
+
+
+def test_a_scale_down_requests_no_node_also_when_it_comes() -> None:
+    desk = with_room()
+    notice = LossNotice("taint ToBeDeletedByClusterAutoscaler", desk.now + 600.0)
+    desk.reading = replace(desk.reading, notices={"n1": notice})
+    look(desk)
+    assert incident_of(desk).announced == ("n1",)
+    assert held(desk, "n1") == set(), "what runs there moves all the same"
+    assert not desk.case.requests
+    del desk.nodes["n1"]
+    announce(desk)
+    look(desk)
+    assert incident_of(desk).lost == ("n1",)
+    assert not desk.case.requests
+
+
+def test_blocking_queries_do_not_wait_for_nodes_that_come_only_after_announced_ones() -> None:
     desk = running(strategy="blocking", stabilisation_seconds=0.0)
     announce(desk, "n1")
     look(desk)
@@ -400,7 +437,6 @@ def test_queries_that_wait_for_all_nodes_come_back_once_a_notice_is_withdrawn() 
     for node in lost:
         desk.nodes[node] = NodeSeen(incarnation="b", capacity_percent=100.0)
     look(desk)
-    assert set(desk.placement) != set(COSTS), "one of four nodes will go"
-    announce(desk)
-    look(desk)
-    assert set(desk.placement) == set(COSTS)
+    assert desk.case.state is not None
+    assert set(announced(desk.case.state)) == {"n1"}
+    assert set(desk.placement) == set(COSTS), "all four nodes are up"

@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 
 from story_world import COSTS, World, running
 
+from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle_operator.api.recovery_status import RecoveryStatus
+from rekindle_operator.detection import loss_notices
+from rekindle_operator.recovery import RecoveryTerms
 
 
 def with_notice(*nodes: str) -> World:
@@ -57,6 +60,19 @@ def test_a_withdrawn_notice_ends_the_story_with_nothing_lost() -> None:
     assert [row.withdrawn for row in status.announced_nodes] == [True]
 
 
+def test_an_approval_and_a_turn_that_are_awaited_show_although_nothing_is_lost() -> None:
+    world = running()
+    world.announce("n1")
+    world.step()
+    world.terms = RecoveryTerms(approval_needed=True)
+    world.step()
+    assert (told(world).phase, told(world).reason) == ("AwaitingApproval", "ApprovalAwaited")
+    world.terms = RecoveryTerms(ahead=("flights/arrivals",))
+    world.step()
+    assert told(world).reason == "LossAnnounced"
+    assert "before it: flights/arrivals." in str(told(world).message)
+
+
 def test_what_has_moved_before_the_loss_is_told_as_saved() -> None:
     world = running()
     node = busiest(world)
@@ -93,3 +109,24 @@ def test_a_drain_with_a_notice_has_a_recovery_to_its_end() -> None:
     world.step()
     assert told(world).phase == "Recovered"
     assert len(world.live) == len(COSTS)
+
+
+def test_work_that_a_new_driver_brings_back_ends_as_recovered_whatever_was_announced() -> None:
+    world = running()
+    world.announce("n1")
+    world.step()
+    world.kill_driver()
+    world.announce()
+    world.start_driver()
+    for _ in range(4):
+        world.step()
+        world.catch_up()
+    world.complete_checkpoint()
+    world.step()
+    assert (told(world).phase, told(world).kind) == ("Recovered", "Complete")
+
+
+def test_the_core_knows_a_scale_down_by_what_detection_calls_it() -> None:
+    notice = loss_notices.of_node([{"key": loss_notices.AUTOSCALER_TAINT, "value": "1"}], ())
+    assert notice is not None
+    assert SCALE_DOWN == {notice.by}
