@@ -1,4 +1,4 @@
-"""What the API server writes down of requests: those of the operator that the chart installs.
+"""What the API server writes down of requests: those of the accounts that the chart makes.
 
 One line for each, in a file that grows from test to test.
 """
@@ -9,11 +9,12 @@ from pathlib import Path
 __all__ = ["OPERATOR", "flags"]
 
 OPERATOR = "system:serviceaccount:rekindle:rekindle-operator"
+WEBHOOK = "system:serviceaccount:rekindle:rekindle-webhook"
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "users": [OPERATOR]}, {"level": "None"}],
+    "rules": [{"level": "Metadata", "users": [OPERATOR, WEBHOOK]}, {"level": "None"}],
 }
 
 
