@@ -105,7 +105,9 @@ def test_a_node_that_comes_back_is_used_again(world: World) -> None:
     world.bring_back(*lost)
     # the queries may be back before the nodes are, and the story would end without them
     await_that(lambda: returned() == set(lost), "nobody saw that the nodes are back")
-    assert set(lost) <= set(world.executors_nodes())
+    await_that(
+        lambda: set(lost) <= set(world.executors_nodes()), "executors stay away from the nodes"
+    )
     world.end()
     assert world.lost_nodes() == returned() == set(lost)
 
