@@ -129,4 +129,4 @@ def test_work_that_a_new_driver_brings_back_ends_as_recovered_whatever_was_annou
 def test_the_core_knows_a_scale_down_by_what_detection_calls_it() -> None:
     notice = loss_notices.of_node([{"key": loss_notices.AUTOSCALER_TAINT, "value": "1"}], ())
     assert notice is not None
-    assert SCALE_DOWN == {notice.by}
+    assert {notice.by} == SCALE_DOWN
