@@ -137,7 +137,20 @@ def test_a_class_is_filled_in_with_what_harms_nothing(api: Api, made: list[Objec
             "solverBudgetSecondsMax": 5,
             "recoveriesKeptMax": 20,
         },
-        "detection": {"leaseIntervals": 2, "leaseSeconds": 10, "driverSilenceSeconds": 15},
+        "detection": {
+            "leaseIntervals": 2,
+            "leaseSeconds": 10,
+            "driverSilenceSeconds": 15,
+            "noticeSeconds": {
+                "shutdown": 30,
+                "aws": 120,
+                "gke": 30,
+                "aks": 30,
+                "karpenter": 120,
+                "clusterAutoscaler": 600,
+                "drain": 30,
+            },
+        },
     }
 
 
