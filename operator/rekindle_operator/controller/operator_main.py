@@ -7,12 +7,11 @@ import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
-from typer.exceptions import TyperException
 
-from rekindle.model.errors import InputError, RekindleError
+from rekindle_operator import process_command
 from rekindle_operator.controller import log_capture
 from rekindle_operator.controller.operator_options import OperatorOptions, own_namespace
 from rekindle_operator.controller.wiring import running
@@ -275,7 +274,7 @@ def operate(
     options = OperatorOptions(**given)
     sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
-        operator = stack.enter_context(running(options, _opened(log, stack)))
+        operator = stack.enter_context(running(options, process_command.opened(log, stack)))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: operator.stop())
         operator.run()
@@ -283,33 +282,4 @@ def operate(
 
 def main() -> None:
     """Runs the command; exits."""
-    application = typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-    )
-    application.command()(operate)
-    try:
-        code = application(prog_name=PROGRAM, standalone_mode=False)
-    except TyperException as error:
-        # without what else it might have been: the only short option is no guess
-        what = " ".join(error.format_message().split()).partition(" (Possible")[0].rstrip(".")
-        what = what[:1].lower() + what[1:]
-        wrong = InputError(where=PROGRAM, what=what, remedy=f"see `{PROGRAM} --help`")
-        print(wrong, file=sys.stderr)
-        sys.exit(error.exit_code)
-    except RekindleError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2 if isinstance(error, InputError) else 1)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _opened(log: Path | None, stack: ExitStack) -> TextIO:
-    if log is None:
-        return sys.stdout
-    try:
-        return stack.enter_context(log.open("a", encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            where=f"--log {log}",
-            what=f"cannot be written ({error.strerror})",
-            remedy="name a file in a folder that is there and may be written",
-        ) from error
+    process_command.run(PROGRAM, operate)

@@ -12,7 +12,6 @@ Why: docs/decisions/0050-the-webhook-is-a-deployment-of-its-own.md.
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,11 +22,11 @@ from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from prometheus_client import CollectorRegistry
-from typer.exceptions import TyperException
 
-from rekindle.model.errors import InputError, RekindleError
+from rekindle.model.errors import InputError
 from rekindle_coordinator import health_server
 from rekindle_coordinator.json_lines import JsonLineLog
+from rekindle_operator import process_command
 from rekindle_operator.api.recovery_class import StoreSpec
 from rekindle_operator.cluster import api_client
 from rekindle_operator.cluster.api_client import Api
@@ -363,7 +362,7 @@ def serve(
         watch_silence_seconds=watch_silence_seconds,
     )
     with ExitStack() as stack:
-        webhook = stack.enter_context(running(options, _opened(log, stack)))
+        webhook = stack.enter_context(running(options, process_command.opened(log, stack)))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: webhook.stop())
         webhook.run()
@@ -371,33 +370,4 @@ def serve(
 
 def main() -> None:
     """Runs the command; exits."""
-    application = typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-    )
-    application.command()(serve)
-    try:
-        code = application(prog_name=PROGRAM, standalone_mode=False)
-    except TyperException as error:
-        what = " ".join(error.format_message().split()).partition(" (Possible")[0].rstrip(".")
-        wrong = InputError(
-            where=PROGRAM, what=what[:1].lower() + what[1:], remedy=f"see `{PROGRAM} --help`"
-        )
-        print(wrong, file=sys.stderr)
-        sys.exit(error.exit_code)
-    except RekindleError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2 if isinstance(error, InputError) else 1)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _opened(log: Path | None, stack: ExitStack) -> TextIO:
-    if log is None:
-        return sys.stdout
-    try:
-        return stack.enter_context(log.open("a", encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            where=f"--log {log}",
-            what=f"cannot be written ({error.strerror})",
-            remedy="name a file in a folder that is there and may be written",
-        ) from error
+    process_command.run(PROGRAM, serve)

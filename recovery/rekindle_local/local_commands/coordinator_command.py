@@ -15,7 +15,7 @@ from rekindle.model.errors import InputError
 from rekindle.protocol import msgspec_warmup
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import CaFile, Hosts, SecretFile
-from rekindle_coordinator import coordinator_health, health_server
+from rekindle_coordinator import coordinator_health, health_server, json_lines
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_local.local_provider import LocalProvider
@@ -120,13 +120,5 @@ def _written(log: Path | None) -> Iterator[TextIO]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             yield file
         return
-    try:
-        file = log.open("a", encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            where=f"--log {log}",
-            what=f"cannot be written ({error.strerror})",
-            remedy="name a file in a folder that is there and may be written",
-        ) from error
-    with file:
+    with json_lines.open_log(log) as file:
         yield file
