@@ -176,7 +176,9 @@ def test_a_transaction_that_kafka_does_not_finish_is_named(
     other.begin_transaction()
     offsets = [TopicPartition("hanging", 0, 2)]
     other.send_offsets_to_transaction(offsets, one._group, LIMIT_SECONDS)
-    with pytest.raises(SinkAwayError, match="in a transaction that Kafka has not finished") as found:
+    with pytest.raises(
+        SinkAwayError, match="in a transaction that Kafka has not finished"
+    ) as found:
         one.open()
     assert "kafka-transactions.sh find-hanging" in str(found.value)
     other.abort_transaction(LIMIT_SECONDS)
