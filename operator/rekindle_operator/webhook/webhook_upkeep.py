@@ -92,7 +92,7 @@ class WebhookUpkeep:
 
     def _write(self, found: dict[str, tuple[Domain, ...]]) -> None:
         home = self.options.namespace
-        body = avoided_domains.to_config_map(found, home, datetime.now(UTC).isoformat())
+        body = avoided_domains.to_config_map(found, home, datetime.now(UTC))
         path = path_of(object_kinds.CONFIG_MAPS, home)
         try:
             self.api.replace(f"{path}/{avoided_domains.NAME}", body)

@@ -60,7 +60,7 @@ class Cluster:
 
     def avoided(self) -> set[tuple[Domain, ...]]:
         assert self.kept is not None
-        return {*avoided_domains.from_config_map(self.kept).values()}
+        return {*avoided_domains.from_config_map(self.kept).avoided.values()}
 
 
 @pytest.fixture
