@@ -28,6 +28,7 @@ class RecoveryReason(Explained):
     APPLICATION_GONE = "application-gone", "the application is not there any more"
     STORE_DEGRADED = "store-degraded", "a server of the coordination store does not answer"
     STORE_SINGLE = "store-single", "the coordination store has one server only"
+    WEBHOOK_AWAY = "webhook-away", "no replica of the webhook is available"
     NO_STANDBY = "no-standby", "nobody would take over from the coordinator"
 
 
