@@ -162,9 +162,7 @@ def test_survivors_roll_back_once_in_incidents_that_follow_each_other(
     assert rollbacks(desk, second, moving=None)[0] is then
 
 
-def complete_checkpoint(
-    desk: Desk, epoch: int, moving: dict[str, str] | None = NOTHING
-) -> None:
+def complete_checkpoint(desk: Desk, epoch: int, moving: dict[str, str] | None = NOTHING) -> None:
     """A checkpoint becomes global, and the coordinator looks at it."""
     report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=desk.now)
     desk.reading = replace(desk.reading, checkpoint=report)
