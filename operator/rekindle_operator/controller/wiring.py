@@ -216,9 +216,7 @@ def _assembled(base: _Base) -> RunningOperator:
     probe = _probe(base)
     stopped: dict[Place, str] = {}
     webhook = WebhookUpkeep(options, writer, known, judge, errands, log, writer.may_write)
-    contacts = DriverContacts(
-        lambda: replace(probe.coordination, webhook_away=webhook.is_away), stopped
-    )
+    contacts = _contacts(probe, webhook, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     meter = MetricsReader(
         metrics=base.metrics,
@@ -265,6 +263,15 @@ def _assembled(base: _Base) -> RunningOperator:
             stand=leadership.stand,
             stopped=stopped,
         ),
+    )
+
+
+def _contacts(
+    probe: ZookeeperProbe, webhook: WebhookUpkeep, stopped: dict[Place, str]
+) -> DriverContacts:
+    """Which of the parts that coordination needs answer."""
+    return DriverContacts(
+        lambda: replace(probe.coordination, webhook_away=webhook.is_away), stopped
     )
 
 
