@@ -188,6 +188,10 @@ def operators_gone(stage: ScenarioRun) -> None:
     stage.await_that("all operators are back", lambda: _are_ready(site, OPERATOR))
     stage.await_that("the driver is led again", lambda: stage.since_failure("led"))
     stage.recover()
+    # a driver that is alone closes its own incident, so that says nothing of the Recovery
+    stage.await_that(
+        "the Recovery is over", lambda: any(map(incident_checks.is_over, stage.recoveries()))
+    )
     incident_checks.check_told_late(incident_checks.only(stage), lost=lost)
     incident_checks.check_planned_alone(stage)
 
