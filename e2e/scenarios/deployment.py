@@ -33,6 +33,10 @@ DRIVER = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "driver"})
 EXECUTOR = NodeSpec(cores=0.3, memory_mib=1_536, labels={ROLE: "executor"})
 NAMESPACE = "factory"  # the examples'
 LEASE = "rekindle-operator"
+# Parts of the chart by their label, and how many replicas of each it has when nothing is said.
+OPERATOR, STORE = "operator", "zookeeper"
+REPLICAS = {OPERATOR: 2, STORE: 3}
+COMPONENT = "app.kubernetes.io/component"
 
 Object = Mapping[str, Any]
 
@@ -95,6 +99,43 @@ class Site(Ground):
         """The taint by which a spot node is announced to go in two minutes."""
         taint = {"key": SPOT_TAINT, "effect": "NoSchedule"}
         self.core.patch_node(node, {"spec": {"taints": [taint]}})
+
+    def scale(self, part: str, replicas: int) -> None:
+        """Run so many replicas of a part of the chart, OPERATOR or STORE."""
+        apps: Any = client.AppsV1Api(self.api_client)
+        scale = (
+            apps.patch_namespaced_stateful_set_scale
+            if part == STORE
+            else apps.patch_namespaced_deployment_scale
+        )
+        name = f"{helm_chart.RELEASE}-{part}"
+        scale(name, helm_chart.NAMESPACE, {"spec": {"replicas": replicas}})
+
+    def replicas(self, part: str) -> list[bool]:
+        """For each pod of a part of the chart, also one that ends, whether it is ready."""
+        found = self.core.list_namespaced_pod(
+            helm_chart.NAMESPACE, label_selector=f"{COMPONENT}={part}"
+        )
+        return [
+            any(
+                condition.type == "Ready" and condition.status == "True"
+                for condition in pod.status.conditions or ()
+            )
+            for pod in found.items
+        ]
+
+    def claims(self) -> list[str]:
+        """The claims of the store's servers, also those that are being deleted."""
+        found = self.core.list_namespaced_persistent_volume_claim(
+            helm_chart.NAMESPACE, label_selector=f"{COMPONENT}={STORE}"
+        )
+        return [claim.metadata.name for claim in found.items]
+
+    def drop_claims(self) -> None:
+        """Delete the claims of the store's servers, and with them all that these hold."""
+        self.core.delete_collection_namespaced_persistent_volume_claim(
+            helm_chart.NAMESPACE, label_selector=f"{COMPONENT}={STORE}"
+        )
 
     def leader_zone(self) -> str:
         """Where the operator is that decides; "" while none does."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from rekindle.model.errors import RunError
 from scenarios.deployment import NAMESPACE
+from scenarios.run_recorder import Record
 from scenarios.scenario_run import ScenarioRun
 
 Object = Mapping[str, Any]
@@ -86,6 +87,48 @@ def check_announced(story: Object, *, lost: Collection[str]) -> None:
     )
 
 
+def check_untouched(stage: ScenarioRun) -> None:
+    """So far queries have gone on, on the executors that they had: none was lost or planned for."""
+    check("epochs have been committed", stage.since_failure("commit"))
+    for kind in ("confirmed", "plan", "ack", "rolled-back", "query-stopped"):
+        check(f"there is no record of the kind {kind}", not stage.since_failure(kind))
+
+
+def check_planned_by_operator(stage: ScenarioRun) -> None:
+    """The operator has made all plans, by what drivers had written to the store by then."""
+    alone, led = _plans(stage)
+    check("the operator has planned", led)
+    check("the driver has not planned alone", not alone)
+
+
+def check_planned_alone(stage: ScenarioRun) -> None:
+    """The driver has planned alone, and been led again: no plan was made or carried out twice."""
+    alone, led = _plans(stage)
+    check("the driver has planned alone", alone)
+    check("it was led again", stage.since_failure("led"))
+    acknowledged = [one["plan_epoch"] for one in stage.since_failure("ack")]
+    check("no plan was carried out twice", len(acknowledged) == len(set(acknowledged)))
+    numbers = [one["plan_epoch"] for one in (*alone, *led)]
+    check("no two plans have one number", len(numbers) == len(set(numbers)))
+    planned = {query for one in alone for query in one["queries"]}
+    again = sorted(planned.intersection(query for one in led for query in one["queries"]))
+    check(f"the operator has not planned again for {', '.join(again)}", not again)
+
+
+def check_told_late(story: Object, *, lost: Collection[str]) -> None:
+    """Just these nodes, and the end, of losses that operators have only found when they came."""
+    status = story.get("status", {})
+    _compare(
+        story,
+        told={
+            "lost nodes": sorted(one["name"] for one in status.get("lostNodes", ())),
+            "phase": status.get("phase"),
+            "ended": is_over(story),
+        },
+        wanted={"lost nodes": sorted(lost), "phase": "Recovered", "ended": True},
+    )
+
+
 def check_fenced(story: Object, stage: ScenarioRun, node: str) -> None:
     """The driver's node was fenced, and not before the cloud had marked its machine as off."""
     fenced = story["status"]["driver"].get("fencedAt")
@@ -137,6 +180,16 @@ def check_no_eviction(stage: ScenarioRun) -> None:
     """No pod of the application had to go for want of storage or memory."""
     events = stage.site.core.list_namespaced_event(NAMESPACE, field_selector="reason=Evicted")
     check("no pod was evicted", not events.items)
+
+
+def _plans(stage: ScenarioRun) -> tuple[list[Record], list[Record]]:
+    """Plans that the driver has made alone, and those of operators, whose log names the
+    application in each."""
+    plans = stage.since_failure("plan")
+    return (
+        [one for one in plans if "application" not in one],
+        [one for one in plans if "application" in one],
+    )
 
 
 def _stories(stage: ScenarioRun, count: int) -> list[Object]:

@@ -12,7 +12,7 @@ from typing import Any
 from rekindle_local import process_sets
 from rekindle_local.demo import run_inputs
 from scenarios import incident_checks
-from scenarios.deployment import ZONES, Site
+from scenarios.deployment import OPERATOR, REPLICAS, STORE, ZONES, Site
 from scenarios.incident_checks import check
 from scenarios.scenario_run import ScenarioRun
 
@@ -25,6 +25,7 @@ OUTAGE_SECONDS = 600.0
 LONG_LOAD_PERCENT = 50.0
 LEADER_SECONDS_MAX = 120.0
 NOTICE_SECONDS = 120.0
+LEADERLESS_SECONDS = 60.0
 
 Object = Mapping[str, Any]
 
@@ -155,6 +156,46 @@ def announced(stage: ScenarioRun) -> None:
     incident_checks.check_announced(incident_checks.only(stage), lost=lost)
 
 
+def store_emptied(stage: ScenarioRun) -> None:
+    """All records of ZooKeeper, while the application runs; then one executor's node."""
+    site = stage.site
+    stage.begin_failure()
+    site.scale(STORE, 0)
+    stage.await_that("no server of the store is there", lambda: not site.replicas(STORE))
+    site.drop_claims()
+    stage.await_that("its claims have gone", lambda: not site.claims())
+    stage.await_that("the driver goes on alone", lambda: stage.since_failure("alone"))
+    site.scale(STORE, REPLICAS[STORE])
+    stage.await_that("all servers are back, empty", lambda: _are_ready(site, STORE))
+    stage.await_that("the driver is led again", lambda: stage.since_failure("led"))
+    incident_checks.check_untouched(stage)
+    lost = stage.choose_victims(1)
+    stage.fail(site.cluster.kill, *lost)
+    stage.recover()
+    incident_checks.check_told(incident_checks.only(stage), lost=lost, kind="Independent")
+    incident_checks.check_planned_by_operator(stage)
+
+
+def operators_gone(stage: ScenarioRun) -> None:
+    """Two executors' nodes, while no operator is there; operators come back a minute later."""
+    site, lost = stage.site, stage.choose_victims(2)
+    site.scale(OPERATOR, 0)
+    stage.await_that("no operator is there", lambda: not site.replicas(OPERATOR))
+    stage.fail(site.cluster.kill, *lost)
+    stage.await_that("a plan made alone is running", lambda: stage.since_failure("ack"))
+    stage.stay(LEADERLESS_SECONDS)
+    site.scale(OPERATOR, REPLICAS[OPERATOR])
+    stage.await_that("all operators are back", lambda: _are_ready(site, OPERATOR))
+    stage.await_that("the driver is led again", lambda: stage.since_failure("led"))
+    stage.recover()
+    # a driver that is alone closes its own incident, so that says nothing of the Recovery
+    stage.await_that(
+        "the Recovery is over", lambda: any(map(incident_checks.is_over, stage.recoveries()))
+    )
+    incident_checks.check_told_late(incident_checks.only(stage), lost=lost)
+    incident_checks.check_planned_alone(stage)
+
+
 def one_of_ten(stage: ScenarioRun) -> None:
     """One executor's node."""
     lost = stage.choose_victims(1)
@@ -207,6 +248,12 @@ def kubelets_stopped(stage: ScenarioRun) -> None:
     check("the same executors run", stage.executors() == before)
 
 
+def _are_ready(site: Site, part: str) -> bool:
+    """Whether all replicas of a part of the chart are ready."""
+    ready = site.replicas(part)
+    return len(ready) == REPLICAS[part] and all(ready)
+
+
 def _keep_driver_from_leader(site: Site) -> None:
     """No driver may come to the zone of the operator that leads."""
     leads = process_sets.await_condition(
@@ -230,6 +277,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "partition-heals": Scenario(partition_heals),
     "node-drained": Scenario(node_drained, executors=6),
     "announced": Scenario(announced),
+    "store-emptied": Scenario(store_emptied),
+    "operators-gone": Scenario(operators_gone),
     "one-of-ten": Scenario(one_of_ten, example="apache"),
     "wave": Scenario(wave, is_compared=True),
     "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB, load_percent=LONG_LOAD_PERCENT),

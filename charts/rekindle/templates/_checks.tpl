@@ -141,6 +141,18 @@ true
 {{- if and .Values.webhook.certificates.issuerRef (not .Values.webhook.certificates.certManager) -}}
 {{- $wrong = append $wrong "webhook.certificates.issuerRef is for cert-manager: set webhook.certificates.certManager=true, or leave it out" -}}
 {{- end -}}
+{{- if and .Values.webhook.certificates.certManager .Values.webhook.certificates.secret -}}
+{{- $wrong = append $wrong "webhook.certificates.certManager and webhook.certificates.secret both give the webhook a certificate: leave one of them out" -}}
+{{- end -}}
+{{- if and .Values.webhook.certificates.secret (not .Values.webhook.certificates.authority) -}}
+{{- $wrong = append $wrong "webhook.certificates.secret needs webhook.certificates.authority, by which the API server trusts it: --set-file webhook.certificates.authority=ca.crt" -}}
+{{- end -}}
+{{- if and .Values.webhook.certificates.authority (not .Values.webhook.certificates.secret) -}}
+{{- $wrong = append $wrong "webhook.certificates.authority is for a certificate of your own: set webhook.certificates.secret, or leave it out" -}}
+{{- end -}}
+{{- if and .Values.webhook.certificates.secret (not .Values.webhook.enabled) -}}
+{{- $wrong = append $wrong "webhook.certificates.secret is of no use without the webhook: set webhook.enabled=true, or leave it out" -}}
+{{- end -}}
 {{- if and .Values.webhook.certificates.certManager (not .Values.webhook.enabled) -}}
 {{- $wrong = append $wrong "webhook.certificates.certManager=true is of no use without the webhook: set webhook.enabled=true, or leave it out" -}}
 {{- end -}}
@@ -191,6 +203,7 @@ true
       (list "zookeeper.tls.secret" .Values.zookeeper.tls.secret $name "zookeeper-tls")
       (list "zookeeper.tls.duration" .Values.zookeeper.tls.duration $duration "2160h")
       (list "zookeeper.tls.renewBefore" .Values.zookeeper.tls.renewBefore $duration "720h")
+      (list "webhook.certificates.authority" $certificates.authority "^(-----BEGIN CERTIFICATE-----\\s[\\s\\S]+-----END CERTIFICATE-----\\s*)?$" "-----BEGIN CERTIFICATE-----, or give a file with --set-file")
       (list "webhook.certificates.duration" $certificates.duration $duration "2160h")
       (list "webhook.certificates.renewBefore" $certificates.renewBefore $duration "720h")
       (list "monitoring.serviceMonitor.interval" .Values.monitoring.serviceMonitor.interval $duration "15s")

@@ -60,6 +60,14 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* Whether the operator makes the webhook's certificate. */}}
+{{- define "rekindle.issuesWebhookCertificate" -}}
+{{- $certificates := .Values.webhook.certificates -}}
+{{- if and .Values.webhook.enabled (not (or $certificates.certManager $certificates.secret)) -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* Whether the operator makes the certificate of the chart's servers. */}}
 {{- define "rekindle.issuesStoreCertificate" -}}
 {{- $tls := .Values.zookeeper.tls -}}

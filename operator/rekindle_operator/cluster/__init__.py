@@ -15,4 +15,5 @@ watch_events          how objects become news
 event_inbox           what watching threads tell the deciding one
 cluster_view          all that is known of the cluster
 work_queue            what takes a while and may fail, done by a few threads
+upkeep_thread         what is looked after every few seconds, by a thread of its own
 """

@@ -112,7 +112,7 @@ class CoordinationAdapter:
             return DecisionTerms(_unruled(reading, list(self.known.classes.values())))
         queries = {query.name for query in reading.topology.topology.queries}
         held, _ = effective_policy.known(held, queries)
-        may = self.known.approved(place, held) and not self.limiter.ahead(place, held)
+        may = self.known.approved(place, held) and self.limiter.reached(place, held) is None
         return DecisionTerms(
             _within(reading, held), plan=not held.paused, recover=may, dry_run=held.dry_run
         )

@@ -1,4 +1,4 @@
-"""Risks of the coordination: the store, the coordinators, the contact of drivers.
+"""Risks of the coordination: store, coordinators and webhook, the contact of drivers.
 
 A danger is a reason with a sentence, the worst first. `policy_conditions.at_risk` makes the
 condition CoordinationAtRisk of them, for a policy from all of its applications, for a Recovery from
@@ -20,13 +20,14 @@ from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 class Coordination:
     """The store and who decides. `servers` are those that are configured, `servers_up` those that
     serve, None where nobody has asked them one by one. `coordinators` act or would take over, None
-    where nobody has counted them.
+    where nobody has counted them. `webhook_away`: nobody gives drivers that start their sidecar.
     """
 
     store_reachable: bool
     servers: int
     servers_up: int | None = None
     coordinators: int | None = None
+    webhook_away: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,12 @@ def _of_drivers(contacts: tuple[DriverContact, ...]) -> Iterator[tuple[Word, str
 
 
 def _next(coordination: Coordination) -> Iterator[tuple[Word, str]]:
-    """What one more failure would end."""
+    """What one more failure would end, or would not survive."""
+    if coordination.webhook_away:
+        yield (
+            RecoveryReason.WEBHOOK_AWAY,
+            "No replica of the webhook is available: drivers that start have no sidecar.",
+        )
     up, servers = coordination.servers_up, coordination.servers
     if coordination.store_reachable and up is not None and up < servers:
         spare = up - (servers // 2 + 1)

@@ -224,7 +224,7 @@ class Effects:
             return
         policy = self.known.policies[application_.policy]
         dry_run = held.dry_run and case.resumption is Resumption.OVER
-        ahead = self.limiter.ahead(place, held)
+        limit = self.limiter.reached(place, held)
         cluster = self._cluster(
             place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
         )
@@ -236,8 +236,8 @@ class Effects:
             application=reference(application_),
             policy_name=policy.metadata.name,
             class_name=policy.spec.class_name,
-            look=_imagined(look, recover=not ahead) if dry_run else look,
-            terms=RecoveryTerms(held.paused, dry_run, held.approval_needed, ahead=ahead),
+            look=_imagined(look, recover=limit is None) if dry_run else look,
+            terms=RecoveryTerms(held.paused, dry_run, held.approval_needed, limit=limit),
             cluster=cluster,
             recoveries=dict(self.known.recoveries.get(place, {})),
             requests=self._rows.get(place, {}),
@@ -415,7 +415,7 @@ class Effects:
             held=held.paused
             or held.dry_run
             or not self.known.approved(place, held)
-            or bool(self.limiter.ahead(place, held)),
+            or self.limiter.reached(place, held) is not None,
         )
         if demand != before:
             self._demands[place] = demand

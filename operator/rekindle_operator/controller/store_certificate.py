@@ -10,17 +10,17 @@ all.
 """
 
 import base64
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from rekindle.model.errors import InputError, RekindleError
+from rekindle.model.errors import InputError
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster import object_kinds
-from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
+from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.cluster.json_access import text
+from rekindle_operator.cluster.upkeep_thread import UpkeepThread
 from rekindle_operator.webhook import certificate_issuer, certificate_rotation
 from rekindle_operator.webhook.certificate_rotation import Issued, RotationStep, StoredCertificates
 from rekindle_operator.webhook.injection_spec import Body
@@ -56,17 +56,17 @@ class StoreCertificate:
     issue: Callable[[Collection[str], datetime], Issued] = ISSUE
     settle_seconds: float = SETTLE_SECONDS
     _kept: StoredCertificates = field(default_factory=StoredCertificates)
+    upkeep: UpkeepThread = field(init=False)
     _seen: tuple[bytes, datetime] | None = None
-    _trouble: str = ""
-    _ending: threading.Event = field(default_factory=threading.Event)
 
-    def start(self) -> None:
-        """Look after it until `close` is called."""
-        threading.Thread(target=self._run, name="store-certificate", daemon=True).start()
-
-    def close(self) -> None:
-        """End."""
-        self._ending.set()
+    def __post_init__(self) -> None:
+        self.upkeep = UpkeepThread(
+            "store-certificate",
+            lambda: self.turn(datetime.now(UTC)),
+            lambda: FIRST_SECONDS if self._kept.current is None else TEND_SECONDS,
+            self.log,
+            "store-certificate-failed",
+        )
 
     @property
     def ends(self) -> datetime | None:
@@ -128,16 +128,3 @@ class StoreCertificate:
         elif self._seen is None or self._seen[0] != staged.authority:
             self._seen = (staged.authority, now)
         return None if self._seen is None else self._seen[1]
-
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            try:
-                self.turn(datetime.now(UTC))
-                self._trouble = ""
-            except ObjectConflict:
-                pass  # the next turn reads it again
-            except RekindleError as trouble:
-                if str(trouble) != self._trouble:
-                    self.log.write("store-certificate-failed", text=str(trouble))
-                self._trouble = str(trouble)
-            self._ending.wait(FIRST_SECONDS if self._kept.current is None else TEND_SECONDS)

@@ -9,7 +9,7 @@ The decisions are made elsewhere. `operator_main` calls it.
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TextIO
 
@@ -77,7 +77,7 @@ class RunningOperator:
     def run(self) -> None:
         """See everything once, then decide until `stop` is called."""
         if self.certificate is not None:
-            self.certificate.start()
+            self.certificate.upkeep.start()
         self.metrics.awaited = "policies, classes and Recoveries"
         self._await_census()
         if self.ending:
@@ -114,7 +114,7 @@ class RunningOperator:
         """Give everything back."""
         self.webhook.close()
         if self.certificate is not None:
-            self.certificate.close()
+            self.certificate.upkeep.close()
         if self.credentials is not None:
             self.credentials.close()
         self.errands.stop()
@@ -215,9 +215,9 @@ def _assembled(base: _Base) -> RunningOperator:
     writer = _writer(base, leadership)
     probe = _probe(base)
     stopped: dict[Place, str] = {}
-    contacts = DriverContacts(lambda: probe.coordination, stopped)
-    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     webhook = WebhookUpkeep(options, writer, known, judge, errands, log, writer.may_write)
+    contacts = _contacts(probe, webhook, stopped)
+    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     meter = MetricsReader(
         metrics=base.metrics,
         known=known,
@@ -263,6 +263,15 @@ def _assembled(base: _Base) -> RunningOperator:
             stand=leadership.stand,
             stopped=stopped,
         ),
+    )
+
+
+def _contacts(
+    probe: ZookeeperProbe, webhook: WebhookUpkeep, stopped: dict[Place, str]
+) -> DriverContacts:
+    """Which of the parts that coordination needs answer."""
+    return DriverContacts(
+        lambda: replace(probe.coordination, webhook_away=webhook.is_away), stopped
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from rekindle.coordination.session import Case
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.policies.effective_policy import Effective, ReachedLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,17 @@ class RecoveryClaim:
     since: float
 
 
-def ahead(application: str, claims: Iterable[RecoveryClaim], at_once_max: int) -> tuple[str, ...]:
-    """Applications that keep this one waiting, the first first; none where it may go on.
+def reached(
+    application: str, claims: Iterable[RecoveryClaim], at_once_max: int, owner: str
+) -> ReachedLimit | None:
+    """The owner's limit where it keeps this application waiting, None where it may go on.
 
     One without a claim is the newest.
     """
     going = tuple(claim.application for claim in first(claims, at_once_max))
-    return () if application in going or len(going) < at_once_max else going
+    if application in going or len(going) < at_once_max:
+        return None
+    return ReachedLimit(owner, at_once_max, going)
 
 
 def first(claims: Iterable[RecoveryClaim], at_once_max: int) -> list[RecoveryClaim]:
@@ -81,24 +85,29 @@ class Limiter:
             for claims in self._of_class(self._class(policy) or "", policy).values():
                 self.known.changed |= {left for left, it in claims.items() if not it.planned}
 
-    def ahead(self, place: Place, held: Effective) -> tuple[str, ...]:
-        """Applications that keep this one waiting. One that waits for approval keeps none."""
+    def reached(self, place: Place, held: Effective) -> ReachedLimit | None:
+        """The limit that keeps this application waiting, with those that fill it. One that waits
+        for approval fills none."""
         application = self.known.application(place)
         policy = "" if application is None else application.policy
         claims = self._claims.get(policy, {})
         at_once_max = held.concurrent_recoveries_max
         if len(claims.keys() - {place}) >= at_once_max:
-            waits_for = ahead(str(place), self._counted(claims, place, held), at_once_max)
-            if waits_for:
-                return waits_for
-        return self._ahead_in_class(place, policy, held)
+            # a policy without a limit of its own, or with a higher one, has that of its class
+            is_own = at_once_max < held.class_recoveries_max
+            owner = f"policy {policy.rpartition('/')[2]}" if is_own else f"class {held.class_name}"
+            counted = self._counted(claims, place, held)
+            found = reached(str(place), counted, at_once_max, owner)
+            if found is not None:
+                return found
+        return self._reached_in_class(place, policy, held)
 
-    def _ahead_in_class(self, place: Place, policy: str, held: Effective) -> tuple[str, ...]:
+    def _reached_in_class(self, place: Place, policy: str, held: Effective) -> ReachedLimit | None:
         """The same among all policies of the class, of those that their own policies let go on."""
         by_policy = self._of_class(held.class_name, policy)
         others = sum(len(claims.keys() - {place}) for claims in by_policy.values())
         if others < held.class_recoveries_max:
-            return ()
+            return None
         going: list[RecoveryClaim] = []
         for name, claims in by_policy.items():
             terms = held if name == policy else self.known.effective(name)
@@ -107,8 +116,8 @@ class Limiter:
                 going += first(counted, terms.concurrent_recoveries_max)
         own = first(self._counted(by_policy.get(policy, {}), place, held), 1)
         if not own or own[0].application == str(place):
-            return ()
-        return ahead(str(place), going, held.class_recoveries_max)
+            return None
+        return reached(str(place), going, held.class_recoveries_max, f"class {held.class_name}")
 
     def _counted(
         self, claims: Mapping[Place, RecoveryClaim], place: Place, held: Effective

@@ -66,6 +66,16 @@ class Effective:
 
 
 @dataclass(frozen=True, slots=True)
+class ReachedLimit:
+    """A limit on recoveries that keeps another one waiting: the `concurrentRecoveriesMax` of
+    `owner` ("policy all"), and the applications whose recoveries fill it, the first first."""
+
+    owner: str
+    recoveries_max: int
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownQuery:
     """A query that a policy gives a priority to and no pipeline has."""
 

@@ -5,6 +5,7 @@ Pure; `preflight_checks` calls it.
 
 from collections.abc import Iterator
 
+from rekindle_operator.api.conditions import COORDINATION_AT_RISK, camel_case
 from rekindle_operator.cluster.pods import APPLICATION_LABEL, SIDECAR
 from rekindle_operator.preflight.preflight_findings import (
     Concern,
@@ -35,15 +36,14 @@ def check(application: Workload, around: PreflightEnvironment) -> Iterator[Prefl
 
 def check_cluster(around: PreflightEnvironment) -> Iterator[PreflightFinding]:
     """Whether the webhook answers, and strangers are kept from the records of applications."""
-    for name, replicas in sorted((around.webhooks or {}).items()):
-        if not replicas:
-            yield PreflightFinding(
-                Concern.WEBHOOK_AWAY,
-                PreflightSeverity.ERROR,
-                f"No replica of the webhook is available (Deployment {name}), so drivers come up "
-                "without their sidecar.",
-                "see docs/runbooks/RekindleWebhookAbsent.md",
-            )
+    for seen in _webhook_away(around):
+        yield PreflightFinding(
+            Concern.WEBHOOK_AWAY,
+            PreflightSeverity.ERROR,
+            f"No replica of the webhook is available ({seen}), so drivers come up without their "
+            "sidecar.",
+            "see docs/runbooks/RekindleWebhookAbsent.md",
+        )
     classes = (around.classes or {}).items()
     found = sorted(name for name, class_ in classes if not class_.spec.has_store_secret)
     if found:
@@ -64,6 +64,21 @@ def check_cluster(around: PreflightEnvironment) -> Iterator[PreflightFinding]:
             "set sidecar.store.caSecretRef, as docs/install.md says under ZooKeeper, unless a mesh "
             "encrypts the way",
         )
+
+
+def _webhook_away(around: PreflightEnvironment) -> list[str]:
+    """By what it is known that the webhook is away: its Deployment, or, for who may not list those,
+    what the operator has written into a policy; nothing where it is there."""
+    if around.webhooks is not None:
+        return [f"Deployment {name}" for name, up in sorted(around.webhooks.items()) if not up]
+    told = [
+        f"{COORDINATION_AT_RISK} of policy {policy.metadata.name}"
+        for policy in around.policies or ()
+        for item in policy.status.conditions
+        if (item.type, item.status) == (COORDINATION_AT_RISK, "True")
+        and item.reason == camel_case(Concern.WEBHOOK_AWAY)
+    ]
+    return sorted(told)[:1]
 
 
 def _policies(application: Workload, around: PreflightEnvironment) -> Iterator[PreflightFinding]:

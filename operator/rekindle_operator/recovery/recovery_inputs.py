@@ -21,6 +21,7 @@ from rekindle.model.reasons import Reason
 from rekindle.protocol import Acknowledgement, Directive, PlanOrder, ProgressReport
 from rekindle_operator.api.recovery_class import Certainty
 from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.policies.effective_policy import ReachedLimit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,14 +58,14 @@ class NodeObservation:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTerms:
-    """What holds for the recovery. `approved` is what a person has set in its spec; `ahead` are
-    recoveries of its policy that keep it waiting."""
+    """What holds for the recovery. `approved` is what a person has set in its spec; `limit`
+    is the one of its policy or class that keeps it waiting."""
 
     paused: bool = False
     dry_run: bool = False
     approval_needed: bool = False
     approved: bool = False
-    ahead: tuple[str, ...] = ()
+    limit: ReachedLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,10 @@ class RecoveryReason(Explained):
     APPROVAL_AWAITED = "approval-awaited", "a person has to approve the recovery"
     APPROVAL_NOT_NEEDED = "approval-not-needed", "neither policy nor class wants an approval"
     APPROVED = "approved", "somebody has approved the recovery"
-    TURN_AWAITED = "turn-awaited", "as many recoveries of the policy go on as may at once"
+    TURN_AWAITED = (
+        "turn-awaited",
+        "as many recoveries go on as the policy, or its class, lets at once",
+    )
     ALL_PLACED = "all-placed", "every query is placed"
     CATCHING_UP = "catching-up", "all that was lost is placed, and some of it is behind"
     PLAN_REFUSED = "plan-refused", "the driver has not carried out a plan"
@@ -25,6 +28,7 @@ class RecoveryReason(Explained):
     APPLICATION_GONE = "application-gone", "the application is not there any more"
     STORE_DEGRADED = "store-degraded", "a server of the coordination store does not answer"
     STORE_SINGLE = "store-single", "the coordination store has one server only"
+    WEBHOOK_AWAY = "webhook-away", "no replica of the webhook is available"
     NO_STANDBY = "no-standby", "nobody would take over from the coordinator"
 
 

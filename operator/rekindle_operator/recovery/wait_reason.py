@@ -68,11 +68,16 @@ def away(scene: RecoveryInputs) -> Said | None:
 
 
 def turn(scene: RecoveryInputs) -> Said | None:
-    """The recoveries that go first, None where it may go on."""
-    ahead = scene.terms.ahead
-    if not ahead:
+    """The limit that is reached and the recoveries that fill it, None where it may go on."""
+    limit = scene.terms.limit
+    if limit is None:
         return None
-    text = f"Its policy lets {len(ahead)} recover at once; before it: {named(ahead)}."
+    number = limit.recoveries_max
+    going = "1 recovery" if number == 1 else f"{number} recoveries"
+    text = (
+        f"Waits for {named(limit.holders)}: {limit.owner} lets {going} go on at once "
+        "(concurrentRecoveriesMax)."
+    )
     return RecoveryReason.TURN_AWAITED, text
 
 

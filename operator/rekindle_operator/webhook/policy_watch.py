@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from rekindle.model.errors import InputError
 from rekindle_coordinator.json_lines import JsonLineLog
@@ -27,6 +28,7 @@ from rekindle_operator.cluster.object_watcher import ObjectWatcher, WatchHandler
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen, application_seen
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.webhook import avoided_domains, injector
+from rekindle_operator.webhook.avoided_domains import AvoidedRecord
 from rekindle_operator.webhook.injection_spec import InjectionRefusal, Terms
 from rekindle_operator.webhook.policy_view import Defaults, PolicyView, gathered
 
@@ -34,17 +36,25 @@ from rekindle_operator.webhook.policy_view import Defaults, PolicyView, gathered
 PAGE_ITEMS = 50
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(slots=True)
 class WatchedPolicies:
-    """What is known; by UID. Asked by the server's thread, changed by those that watch."""
+    """What is known; by UID. Asked by the server's thread, changed by those that watch. `clock` is
+    in seconds; `wall_clock` is the time of day, in UTC."""
 
     defaults: Defaults
     clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], datetime] = _utc_now
     policies: dict[str, RecoveryPolicy] = field(default_factory=dict)
     classes: dict[str, RecoveryClass] = field(default_factory=dict)
     applications: dict[str, SparkApplicationSeen] = field(default_factory=dict)
     avoided: dict[str, tuple[Domain, ...]] = field(default_factory=dict)
+    # when it was last seen to be renewed, and the newest record's own time
     avoided_at: float = 0.0
+    avoided_written: datetime | None = None
     _view: PolicyView | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -87,9 +97,19 @@ class WatchedPolicies:
             self.applications[application.uid] = application
             self._view = None
 
-    def see_avoided(self, avoided: dict[str, tuple[Domain, ...]]) -> None:
-        """Written again, so valid from now on."""
-        self.avoided, self.avoided_at = avoided, self.clock()
+    def see_avoided(self, record: AvoidedRecord) -> None:
+        """Valid from now on where it has been written since the last one was seen. Nobody knows
+        that of the first one, which may be of an operator that is gone: its age counts."""
+        before, self.avoided_written = self.avoided_written, record.at
+        if record.at == before:
+            return  # it is listed again
+        age_seconds = (self.wall_clock() - record.at).total_seconds()
+        is_old = before is None and age_seconds > avoided_domains.FIRST_AGE_SECONDS_MAX
+        self.avoided, self.avoided_at = {} if is_old else record.avoided, self.clock()
+
+    def see_nothing_avoided(self) -> None:
+        """There is no record."""
+        self.avoided = {}
 
     def forget(self, uid: str) -> None:
         """An object that is gone, of whichever kind."""
@@ -168,11 +188,11 @@ def _avoided_seen(body: Body) -> News[WatchedPolicies]:
 
 
 def _avoided_gone(_: Body) -> News[WatchedPolicies]:
-    return lambda known: known.see_avoided({})
+    return lambda known: known.see_nothing_avoided()
 
 
 def _avoided_only(uids: Collection[str]) -> News[WatchedPolicies]:
-    return lambda known: None if uids else known.see_avoided({})
+    return lambda known: None if uids else known.see_nothing_avoided()
 
 
 def watchers(

@@ -1,24 +1,25 @@
-"""What the operator that acts does for the webhook: its certificate, and the domains to avoid.
+"""What the operator that acts does for the webhook: its certificate, the domains to avoid, a look.
 
-The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate is
-looked after from a thread of its own; the domains that executors of applications with an incident
-avoid are worked out by the deciding thread and written by the work queue (`avoided_domains`).
+The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate, and
+whether the webhook's Deployment has a replica, are looked after from a thread each; the domains
+that executors of applications with an incident avoid are worked out by the deciding thread and
+written by the work queue (`avoided_domains`).
 
 Why: docs/decisions/0050-the-webhook-is-a-deployment-of-its-own.md.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from rekindle.model.errors import RekindleError
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster import object_kinds
-from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, ObjectConflict, path_of
+from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.json_access import count
+from rekindle_operator.cluster.upkeep_thread import UpkeepThread
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.detection.detection_runner import DetectionRunner
@@ -27,7 +28,9 @@ from rekindle_operator.webhook import avoided_domains, certificate_store
 from rekindle_operator.webhook.certificate_store import CertificateStore
 from rekindle_operator.webhook.policy_view import Impairment, avoided
 
-TEND_SECONDS = 5.0
+TEND_SECONDS, FIRST_SECONDS = 5.0, 1.0
+# A Deployment of one replica has none for some seconds when that is replaced.
+AWAY_SECONDS = 30.0
 REFRESH_SECONDS = 0.5
 PAUSE_FACTOR = 10.0
 
@@ -50,17 +53,47 @@ class WebhookUpkeep:
     # what was left to be written last, and when; None before this operator has acted
     _written: dict[str, tuple[Domain, ...]] | None = None
     _written_at: float = 0.0
-    _ending: threading.Event = field(default_factory=threading.Event)
-    _trouble: str = ""
+    # since when no replica of the webhook has been available
+    _absent_since: float | None = None
+    _threads: tuple[UpkeepThread, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.options.webhook:
+            return
+        look = UpkeepThread(
+            "webhook-availability", self.look, lambda: TEND_SECONDS, self.log, "webhook-unseen"
+        )
+        issues = self.options.issue_webhook_certificate
+        self._threads = (look, self._certificates()) if issues else (look,)
 
     def start(self) -> None:
-        """Look after the certificate until `close` is called, where it is the operator's."""
-        if self.options.webhook and self.options.issue_webhook_certificate:
-            threading.Thread(target=self._tend, name="certificates", daemon=True).start()
+        """Look after the certificate, where it is the operator's, and at the Deployment."""
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
         """End."""
-        self._ending.set()
+        for thread in self._threads:
+            thread.close()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the webhook's Deployment has had no available replica for `AWAY_SECONDS`."""
+        since = self._absent_since
+        return since is not None and self.clock() - since >= AWAY_SECONDS
+
+    def look(self) -> None:
+        """Ask whether the Deployment has an available replica. Where there is no Deployment the
+        webhook runs otherwise, and nobody knows. Raises what the API server says."""
+        found = None
+        if self.acts():
+            service = self.options.webhook_service
+            path = path_of(object_kinds.DEPLOYMENTS, self.options.namespace, service)
+            found = self.api.get(path)
+        if found is None or count(found, "status", "availableReplicas"):
+            self._absent_since = None
+        elif self._absent_since is None:
+            self._absent_since = self.clock()
 
     def refresh(self, places: Iterable[Place], *, stirred: bool) -> None:
         """Have the webhook told what executors avoid by what is known now: of the losses of these
@@ -92,7 +125,7 @@ class WebhookUpkeep:
 
     def _write(self, found: dict[str, tuple[Domain, ...]]) -> None:
         home = self.options.namespace
-        body = avoided_domains.to_config_map(found, home, datetime.now(UTC).isoformat())
+        body = avoided_domains.to_config_map(found, home, datetime.now(UTC))
         path = path_of(object_kinds.CONFIG_MAPS, home)
         try:
             self.api.replace(f"{path}/{avoided_domains.NAME}", body)
@@ -119,22 +152,21 @@ class WebhookUpkeep:
         domains = self.judge.avoided(place, held)
         return Impairment(application, domains, held.executors) if domains else None
 
-    def _tend(self) -> None:
+    def _certificates(self) -> UpkeepThread:
         hosts = certificate_store.hosts_of(self.options.webhook_service, self.options.namespace)
         keeper = CertificateStore(
             self.api, self.options.namespace, self.options.webhook_configuration, hosts
         )
-        while not self._ending.is_set():
-            try:
-                if self.acts():
-                    done = keeper.tend(datetime.now(UTC))
-                    if done:
-                        self.log.write("certificate", done=list(done))
-                self._trouble = ""
-            except ObjectConflict:
-                pass  # the next turn reads it again
-            except RekindleError as trouble:
-                if str(trouble) != self._trouble:
-                    self.log.write("certificate-failed", text=str(trouble))
-                self._trouble = str(trouble)
-            self._ending.wait(TEND_SECONDS if keeper.pair is not None else 1.0)
+
+        def tend() -> None:
+            done = keeper.tend(datetime.now(UTC)) if self.acts() else ()
+            if done:
+                self.log.write("certificate", done=list(done))
+
+        return UpkeepThread(
+            "certificates",
+            tend,
+            lambda: TEND_SECONDS if keeper.pair is not None else FIRST_SECONDS,
+            self.log,
+            "certificate-failed",
+        )

@@ -131,7 +131,8 @@ def open_incident(state: CoordinationState, now: float) -> Result:
 
 def go_on(state: CoordinationState, over: Incident, now: float) -> Result:
     """A new incident of those that are still announced, once the one that they belonged to is
-    over: what was lost is back, so their own loss is the first of another failure."""
+    over: what was lost is back, so their own loss is the first of another failure. Buffering goes
+    on, so what a plan of that incident has had retained still is."""
     left = tuple(node for node, notice in announced(state).items() if notice.requested)
     if not left:
         return state, ()
@@ -143,6 +144,7 @@ def go_on(state: CoordinationState, over: Incident, now: float) -> Result:
         behind_since=now,
         nodes_wanted=over.nodes_wanted,
         announced=left,
+        retained=over.retained or over.plans > 0,
     )
     state = replace(state, incident=incident, incidents=incident.number)
     return state, (_opened(incident),)

@@ -242,5 +242,6 @@ def _plan(
 
 def _rolls_back(state: CoordinationState) -> bool:
     """Under adaptive buffering survivors have no outputs to give but those since a rollback."""
-    first = state.incident is not None and state.incident.plans == 0
+    incident = state.incident
+    first = incident is not None and incident.plans == 0 and not incident.retained
     return first and state.policy.buffering == ADAPTIVE

@@ -62,7 +62,8 @@ class Incident:
     that restored partitions start from, `plans` the number of plans made so far. Times in seconds.
     `announced` are the nodes that were announced to go and for which others have been requested,
     `moved` the partitions that had moved off those of them that are lost, `saved` the query
-    partitions that would have stopped otherwise.
+    partitions that would have stopped otherwise. `retained`: it follows an incident without a
+    pause, so outputs have been retained since that one and survivors need not roll back.
     """
 
     number: int
@@ -77,6 +78,7 @@ class Incident:
     announced: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     saved: tuple[str, ...] = ()
+    retained: bool = False
 
     @property
     def is_announced(self) -> bool:

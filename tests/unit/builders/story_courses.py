@@ -5,6 +5,7 @@ from dataclasses import replace
 from story_world import NODES, World
 
 from rekindle.protocol import Orders
+from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery import NodeObservation, RecoveryTerms
 
 LATER = ("n2", "n3", "n4")
@@ -70,7 +71,7 @@ def approve(world: World) -> None:
 
 
 def wait_for_a_turn(world: World) -> None:
-    world.terms = RecoveryTerms(ahead=("flights/arrivals",))
+    world.terms = RecoveryTerms(limit=ReachedLimit("policy all", 1, ("flights/arrivals",)))
     lose_three(world)
 
 

@@ -270,7 +270,7 @@ class World:
 
     def decide(self) -> Decision:
         approved = self.terms.approved or not self.terms.approval_needed
-        plan = approved and not self.terms.paused and not self.terms.ahead
+        plan = approved and not self.terms.paused and self.terms.limit is None
         reading = replace(self.reading, notices=dict(self.leaving))
         return session.decide(self.case, reading, self.now, clock=float, plan=plan)
 

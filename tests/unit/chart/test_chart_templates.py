@@ -27,6 +27,7 @@ WRITE = "REKINDLE_WRITE_SNAPSHOTS"
 METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
 MADE_SECRET = re.compile(r"(?m)^(  secret: )[A-Za-z0-9+/=]{40,}$")
 WORKLOADS = ("Deployment", "StatefulSet")
+PEM = "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n"
 SECRET_OF_CLASS = "recoveryClass.spec.sidecar.store.secretRef.name=theirs"
 
 
@@ -178,6 +179,20 @@ def test_the_manifests_are_those_of_the_snapshot(
             ["webhook.certificates.duration=2h", "webhook.certificates.renewBefore=180m"],
             ["webhook.certificates.renewBefore is 180m, which is not within duration, 2h"],
         ),
+        (["webhook.certificates.secret=ours"], ["needs webhook.certificates.authority"]),
+        ([f"webhook.certificates.authority={PEM}"], ["set webhook.certificates.secret"]),
+        (
+            ["webhook.certificates.secret=ours", "webhook.certificates.authority=LS0t"],
+            ['authority is "LS0t": write it like -----BEGIN CERTIFICATE-----'],
+        ),
+        (
+            ["webhook.certificates.secret=ours", "webhook.certificates.certManager=true"],
+            ["both give the webhook a certificate: leave one of them out"],
+        ),
+        (
+            ["webhook.enabled=false", "webhook.certificates.secret=ours"],
+            ["secret is of no use without the webhook"],
+        ),
         (
             ["webhook.enabled=false", "webhook.certificates.certManager=true"],
             ["certManager=true is of no use without the webhook"],
@@ -295,6 +310,28 @@ def test_no_object_of_the_chart_has_a_finalizer(renderer: Helm) -> None:
 def test_the_release_carries_no_authority_of_the_webhook(renderer: Helm) -> None:
     assert "caBundle:" not in renderer.template()
     assert "caBundle:" not in renderer.template("-f", EVERYTHING)
+
+
+def test_a_certificate_of_ones_own_is_mounted_and_its_authority_trusted(
+    renderer: Helm, tmp_path: Path
+) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text(PEM)
+    objects = renderer.objects(
+        *("--set", "webhook.certificates.secret=ours"),
+        *("--set-file", f"webhook.certificates.authority={authority}"),
+    )
+    configuration = pick(objects, "MutatingWebhookConfiguration", "rekindle")
+    bundles = {item["clientConfig"]["caBundle"] for item in configuration["webhooks"]}
+    assert [base64.b64decode(bundle).decode() for bundle in bundles] == [PEM]
+    assert "annotations" not in configuration["metadata"]
+    pod = pick(objects, "Deployment", "rekindle-webhook")["spec"]["template"]["spec"]
+    (volume,) = (item for item in pod["volumes"] if "secret" in item)
+    assert volume["secret"]["secretName"] == "ours"
+    assert "--certificates-folder=/run/secrets/rekindle/webhook" in pod["containers"][0]["args"]
+    assert "--no-issue-webhook-certificate" in operator_arguments(objects)
+    made = {item["metadata"]["name"] for item in objects if item["kind"] == "Certificate"}
+    assert "rekindle-webhook" not in made
 
 
 def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:

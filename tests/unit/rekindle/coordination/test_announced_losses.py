@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from application_world import COSTS, Desk, orders, running
 
 from rekindle.coordination import (
@@ -25,17 +26,20 @@ from rekindle.protocol import CheckpointReport, MoveOrder, NodeSeen, PlanOrder
 SPOT = "aws-node-termination-handler/spot-itn"
 
 
+NOTHING: dict[str, str] = {}
+
+
 def announce(desk: Desk, *nodes: str, seconds: float = 120.0) -> None:
     """These nodes are announced to go, and no others."""
     notices = {node: LossNotice(SPOT, desk.now + seconds) for node in nodes}
     desk.reading = replace(desk.reading, notices=notices)
 
 
-def look(desk: Desk, rounds: int = 5) -> list[Any]:
-    """Report and decide some times; all directives."""
+def look(desk: Desk, rounds: int = 5, moving: dict[str, str] | None = NOTHING) -> list[Any]:
+    """Report and decide some times; all directives. With None for `moving` nothing can move."""
     found = []
     for _ in range(rounds):
-        desk.report(moving={})
+        desk.report(moving=moving)
         found += desk.decide().directives
     return found
 
@@ -127,11 +131,42 @@ def test_in_a_rolling_drain_each_node_has_an_incident_of_its_own() -> None:
     assert desk.case.requests == requested, "the notice has been provided for"
 
 
-def complete_checkpoint(desk: Desk, epoch: int) -> None:
+def rollbacks(desk: Desk, node: str, *, moving: dict[str, str] | None) -> list[bool]:
+    """A node goes after its notice, then there is one for another: whether each plan rolls back."""
+    announce(desk, node)
+    look(desk, moving=moving)
+    del desk.nodes[node]
+    found = [item.order for item in look(desk, moving=None)]
+    announce(desk, busiest(desk))
+    look(desk, moving=None)
+    return [order.rollback for order in found if isinstance(order, PlanOrder)]
+
+
+@pytest.mark.parametrize(
+    ("moving", "first", "then"),
+    [
+        (None, True, False),  # what the first node ran was planned for, after a rollback
+        ({}, None, True),  # it had moved: nobody had to retain anything
+    ],
+)
+def test_survivors_roll_back_once_in_incidents_that_follow_each_other(
+    moving: dict[str, str] | None, first: bool | None, then: bool
+) -> None:
+    desk = running(buffering="adaptive")
+    desk.nodes = {node: replace_capacity(seen) for node, seen in desk.nodes.items()}
+    made = rollbacks(desk, busiest(desk), moving=moving)
+    assert next(iter(made), None) is first
+    complete_checkpoint(desk, 1, moving=None)
+    assert (incident_of(desk).number, incident_of(desk).kind) == (2, IncidentKind.ANNOUNCED)
+    (second,) = incident_of(desk).announced
+    assert rollbacks(desk, second, moving=None)[0] is then
+
+
+def complete_checkpoint(desk: Desk, epoch: int, moving: dict[str, str] | None = NOTHING) -> None:
     """A checkpoint becomes global, and the coordinator looks at it."""
     report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=desk.now)
     desk.reading = replace(desk.reading, checkpoint=report)
-    desk.report(moving={})
+    desk.report(moving=moving)
     desk.decide()
 
 

@@ -25,6 +25,7 @@ TABLE = [
     (Coordination(True, 3, 3, 1), (), ["no-standby"]),
     (Coordination(True, 1, 1, 2), (), ["store-single"]),
     (Coordination(True, 3, 2, 2), (), ["store-degraded"]),
+    (Coordination(True, 3, 3, 2, webhook_away=True), (), ["webhook-away"]),
     (SOUND, (DriverContact("a", Driver.SILENT),), ["driver-silent"]),
     (SOUND, (DriverContact("a", Driver.GONE),), []),
     (SOUND, (DriverContact("a", Driver.FINISHED, alone=True),), []),

@@ -7,6 +7,7 @@ from story_world import COSTS, World, running
 from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle_operator.api.recovery_status import RecoveryStatus
 from rekindle_operator.detection import loss_notices
+from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery import RecoveryTerms
 
 
@@ -67,10 +68,11 @@ def test_an_approval_and_a_turn_that_are_awaited_show_although_nothing_is_lost()
     world.terms = RecoveryTerms(approval_needed=True)
     world.step()
     assert (told(world).phase, told(world).reason) == ("AwaitingApproval", "ApprovalAwaited")
-    world.terms = RecoveryTerms(ahead=("flights/arrivals",))
+    world.terms = RecoveryTerms(limit=ReachedLimit("class shared", 2, ("flights/a", "trains/b")))
     world.step()
     assert told(world).reason == "LossAnnounced"
-    assert "before it: flights/arrivals." in str(told(world).message)
+    said = "Waits for flights/a, trains/b: class shared lets 2 recoveries go on at once"
+    assert said in str(told(world).message)
 
 
 def test_what_has_moved_before_the_loss_is_told_as_saved() -> None:

@@ -35,6 +35,7 @@ from story_world import NODES, World, breaches, running, status_schema
 from rekindle.coordination.session import Decision, Driver
 from rekindle_operator import recovery
 from rekindle_operator.api.recovery_status import RecoveryStatus
+from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery import NodeObservation, RecoveryTerms
 from rekindle_operator.recovery.recovery_inputs import moment
 
@@ -73,6 +74,29 @@ def test_each_course_has_its_phase_kind_and_reason(
     status = world.status()
     assert (status.phase, status.kind, status.reason) == (phase, kind, reason), status.message
     assert status.message
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (
+            ReachedLimit("policy all", 1, ("flights/arrivals",)),
+            "Waits for flights/arrivals: policy all lets 1 recovery go on at once",
+        ),
+        (
+            ReachedLimit("class shared", 2, ("flights/arrivals", "trains/delays")),
+            "Waits for flights/arrivals, trains/delays: class shared lets 2 recoveries go on",
+        ),
+    ],
+)
+def test_who_waits_for_a_turn_learns_whose_limit_it_is_and_who_fills_it(
+    limit: ReachedLimit, said: str
+) -> None:
+    world = running()
+    wait_for_a_turn(world)
+    world.terms = RecoveryTerms(limit=limit)
+    world.step()
+    assert said in str(world.status().message)
     assert breaches(status_schema(), world.objects[1]) == []
 
 

@@ -1,5 +1,7 @@
 """The ConfigMap by which the operator tells the webhook what executors avoid."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from rekindle.model.errors import InputError
@@ -7,19 +9,21 @@ from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.webhook import avoided_domains
 
 A, B = Domain("zone", "a"), Domain("zone", "b")
-AT = "2026-11-21T17:00:00+00:00"
+AT = datetime(2026, 11, 21, 17, tzinfo=UTC)
 
 
 def test_what_is_written_is_what_is_read() -> None:
     avoided = {"pod/team/1": (A,), "pod/team/2": (A, B), "app/team/x": (A,)}
     written = avoided_domains.to_config_map(avoided, "rekindle", AT)
     assert written["metadata"] == {"name": avoided_domains.NAME, "namespace": "rekindle"}
-    assert avoided_domains.from_config_map(written) == avoided
+    record = avoided_domains.from_config_map(written)
+    assert (record.avoided, record.at) == (avoided, AT)
 
 
 def test_a_renewal_is_another_version_of_the_object() -> None:
     written = [
-        avoided_domains.to_config_map({"b": (A,)}, "rekindle", at)["data"] for at in (AT, "later")
+        avoided_domains.to_config_map({"b": (A,)}, "rekindle", at)["data"]
+        for at in (AT, AT + timedelta(seconds=1))
     ]
     assert written[0] != written[1]
 
@@ -29,12 +33,21 @@ def test_a_zone_with_all_its_applications_fits_into_an_object() -> None:
     avoided = {f"pod/{'n' * 20}/{uid}-{number}": (A,) for number in range(20_000)}
     written = avoided_domains.to_config_map(avoided, "rekindle", AT)["data"][avoided_domains.KEY]
     assert len(written) < 1_000_000
-    assert len(avoided_domains.from_config_map({"data": {avoided_domains.KEY: written}})) == (
-        avoided_domains.BUCKETS_MAX
-    )
+    record = avoided_domains.from_config_map({"data": {avoided_domains.KEY: written}})
+    assert len(record.avoided) == avoided_domains.BUCKETS_MAX
 
 
-@pytest.mark.parametrize("data", [{}, {avoided_domains.KEY: "no"}, {avoided_domains.KEY: "{}"}])
-def test_what_says_nothing_is_told_with_a_remedy(data: dict[str, str]) -> None:
+def test_a_record_of_the_release_before_is_read() -> None:
+    written = '{"version":1,"at":"2026-11-21T17:00:00.000001+00:00","groups":[]}'
+    record = avoided_domains.from_config_map({"data": {avoided_domains.KEY: written}})
+    assert record.at == AT + timedelta(microseconds=1)
+
+
+NO_ZONE = '{"version":1,"at":"2026-11-21T17:00:00","groups":[]}'
+
+
+@pytest.mark.parametrize("written", [None, "no", "{}", NO_ZONE, NO_ZONE.replace("17:00", "noon")])
+def test_what_says_nothing_is_told_with_a_remedy(written: str | None) -> None:
+    data = {} if written is None else {avoided_domains.KEY: written}
     with pytest.raises(InputError, match=r"is no record .*; delete the ConfigMap"):
         avoided_domains.from_config_map({"data": data})

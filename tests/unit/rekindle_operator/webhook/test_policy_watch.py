@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,6 +19,7 @@ from rekindle_operator.webhook.injection_spec import InjectionRefusal, SidecarTe
 from rekindle_operator.webhook.policy_watch import WatchedPolicies
 
 ZONE = Domain("zone", "a")
+AT = datetime(2026, 11, 21, 17, tzinfo=UTC)
 CREATED = "2026-11-21T17:00:00Z"
 CLASS = {"metadata": {"name": "default", "uid": "c", "creationTimestamp": CREATED}, "spec": {}}
 EVERY: Mapping[str, Any] = {"labelSelector": {}}
@@ -33,7 +35,11 @@ class Watched:
     def __init__(self) -> None:
         self.now = 0.0
         self.log = io.StringIO()
-        self.known = WatchedPolicies(DEFAULTS, clock=lambda: self.now)
+        self.known = WatchedPolicies(
+            DEFAULTS,
+            clock=lambda: self.now,
+            wall_clock=lambda: AT + timedelta(seconds=self.now),
+        )
         api = Api(Mock(ApiClient))
         made = policy_watch.watchers(api, self.known, "rekindle", JsonLineLog(self.log), 90.0)
         self.by_version: dict[str, ObjectWatcher[WatchedPolicies]] = {
@@ -115,18 +121,46 @@ def test_of_a_spark_application_its_metadata_is_enough(watched: Watched) -> None
     assert not watched.known.applications
 
 
+def record(written_at_seconds: float) -> dict[str, Any]:
+    """The ConfigMap, written at a moment of `Watched.now`."""
+    at = AT + timedelta(seconds=written_at_seconds)
+    body = avoided_domains.to_config_map({"bucket": (ZONE,)}, "rekindle", at)
+    body["metadata"]["uid"] = "m"
+    return body
+
+
 def test_what_the_operator_does_not_renew_keeps_nobody_out_of_a_domain(watched: Watched) -> None:
-    written = avoided_domains.to_config_map({"bucket": (ZONE,)}, "rekindle", CREATED)
-    written["metadata"]["uid"] = "m"
-    watched.see("configmaps", written)
+    watched.see("configmaps", record(0.0))
     watched.now = avoided_domains.VALID_SECONDS - 1
     assert watched.known.view().avoided == {"bucket": (ZONE,)}
     watched.now = avoided_domains.VALID_SECONDS
     assert watched.known.view().avoided == {}
-    watched.see("configmaps", written)
+    watched.see("configmaps", record(watched.now))
     assert watched.known.view().avoided == {"bucket": (ZONE,)}
     watched.only("configmaps")
     assert watched.known.view().avoided == {}
+
+
+def test_a_record_that_is_listed_again_has_not_been_renewed(watched: Watched) -> None:
+    watched.see("configmaps", record(0.0))
+    watched.now = avoided_domains.VALID_SECONDS
+    watched.see("configmaps", record(0.0))
+    watched.only("configmaps", "m")
+    assert watched.known.view().avoided == {}
+
+
+@pytest.mark.parametrize(("age_seconds", "counts"), [(-600, True), (600, True), (901, False)])
+def test_the_first_record_after_a_start_counts_unless_it_is_old(
+    watched: Watched, age_seconds: float, counts: bool
+) -> None:
+    watched.see("configmaps", record(-age_seconds))
+    assert bool(watched.known.view().avoided) is counts
+
+
+def test_a_renewal_counts_whatever_the_clock_of_its_operator_says(watched: Watched) -> None:
+    for renewed in (0.0, 60.0):
+        watched.see("configmaps", record(renewed - 7_200))
+    assert watched.known.view().avoided == {"bucket": (ZONE,)}
 
 
 def test_only_the_one_config_map_is_asked_for(watched: Watched) -> None:

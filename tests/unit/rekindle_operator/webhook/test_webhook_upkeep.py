@@ -13,7 +13,7 @@ from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.webhook import avoided_domains
-from rekindle_operator.webhook.webhook_upkeep import WebhookUpkeep
+from rekindle_operator.webhook.webhook_upkeep import AWAY_SECONDS, WebhookUpkeep
 
 PLACE = Place("team", "flights")
 ZONE = Domain("zone", "a")
@@ -28,6 +28,7 @@ class Cluster:
         self.held = SimpleNamespace(dry_run=False, executors=Executors())
         self.kept: Mapping[str, Any] | None = None
         self.writes = 0
+        self.deployment: Mapping[str, Any] | None = {"status": {"availableReplicas": 2}}
         judge = SimpleNamespace(sightings=[PLACE], avoided=lambda *_: self.domains)
         known = SimpleNamespace(
             application=lambda place: MatchedApplication(place, "Driver"),
@@ -50,6 +51,10 @@ class Cluster:
         assert path.endswith("/namespaces/rekindle/configmaps")
         self.kept, self.writes = body, self.writes + 1
 
+    def get(self, path: str) -> Mapping[str, Any] | None:
+        assert path == "/apis/apps/v1/namespaces/rekindle/deployments/rekindle-webhook"
+        return self.deployment
+
     def leave(self, key: str, errand: Callable[[], None]) -> None:
         assert key
         errand()
@@ -60,7 +65,7 @@ class Cluster:
 
     def avoided(self) -> set[tuple[Domain, ...]]:
         assert self.kept is not None
-        return {*avoided_domains.from_config_map(self.kept).values()}
+        return {*avoided_domains.from_config_map(self.kept).avoided.values()}
 
 
 @pytest.fixture
@@ -111,3 +116,38 @@ def test_without_a_webhook_nothing_is_written() -> None:
     cluster = Cluster(webhook=False)
     cluster.lose()
     assert cluster.writes == 0
+
+
+def is_away_after(cluster: Cluster, seconds: float) -> bool:
+    """Whether the webhook counts as away, looked at now and once so many seconds later."""
+    cluster.upkeep.look()
+    cluster.now += seconds
+    cluster.upkeep.look()
+    return cluster.upkeep.is_away
+
+
+@pytest.mark.parametrize("status", [{}, {"availableReplicas": 0}])
+def test_a_webhook_without_a_replica_for_long_counts_as_away_until_it_has_one(
+    status: Mapping[str, Any],
+) -> None:
+    cluster = Cluster()
+    cluster.deployment = {"status": status}
+    assert not is_away_after(cluster, AWAY_SECONDS - 1)
+    assert is_away_after(cluster, 1)
+    cluster.deployment = {"status": {"availableReplicas": 1}}
+    assert not is_away_after(cluster, AWAY_SECONDS)
+
+
+def test_nobody_knows_of_a_webhook_that_no_deployment_runs() -> None:
+    cluster = Cluster()
+    cluster.deployment = None
+    assert not is_away_after(cluster, 2 * AWAY_SECONDS)
+
+
+def test_an_operator_that_begins_to_act_counts_from_then_on() -> None:
+    cluster = Cluster()
+    cluster.deployment = {"status": {}}
+    cluster.acts = False
+    assert not is_away_after(cluster, 2 * AWAY_SECONDS)
+    cluster.acts = True
+    assert not is_away_after(cluster, AWAY_SECONDS - 1)
