@@ -176,8 +176,8 @@ class Following:
     def __init__(self, kafka: Broker, store: Path, topic: str, marked: int = 0) -> None:
         self.said: list[str] = []
         found = store_files.at(store)
-        identity, origin = commit_log.identity(found), commit_log.copied_from(found)
-        place = SinkIdentity("hourly", f"following-{topic}", 2, marked, identity, origin)
+        identity, origins = commit_log.identity(found), commit_log.copied_from(found)
+        place = SinkIdentity("hourly", f"following-{topic}", 2, marked, identity, origins)
         sink = KafkaSink(kafka.servers, topic)
         self.publisher = SinkPublisher(
             sink, place, store_files.at(store), lambda: None, lambda kind, _: self.said.append(kind)

@@ -73,7 +73,8 @@ def at(place: str) -> FileFolder:
             what="is on HDFS, of which files are not read as a source",
             remedy="name a folder that all nodes share, or s3://BUCKET/PREFIX",
         )
-    return BucketFolder(place)
+    scheme, _, rest = place.partition("://")
+    return BucketFolder(f"{scheme.lower()}://{rest.rstrip('/')}")
 
 
 def is_hidden(name: str) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rekindle.model import record_format
-from rekindle.model.errors import DamagedError
+from rekindle.model.errors import DamagedError, InputError
 from rekindle_spark.connectors.file_rows import FileContents
 from rekindle_store.store_files import Files
 
@@ -75,9 +75,11 @@ class Listing:
     """All that records up to `number` say. `files` are in the order of their offsets, by source
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
     that are not listed again, `absent` for how many seconds some of them had not been found when
-    the newest whole record was made."""
+    the newest whole record was made. `place` is where the files are, empty where only records
+    say it that are older than this field."""
 
     number: int = 0
+    place: str = ""
     files: dict[str, list[ListedFile]] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -91,12 +93,14 @@ class Listing:
                 self.files[partition] = []
             self.absent = dict(record.get("absent", {}))
             self.seen.update(self.absent)
+            self.place = ""
         for one in record["files"]:
             listed = ListedFile.from_record(one)
             self.files.setdefault(listed.partition, []).append(listed)
             self.begins.setdefault(listed.partition, listed.begin)
             self.seen.add(listed.name)
         self.seen.update(record.get("seen", ()))
+        self.place = record.get("place", self.place)
         self.number = number
 
     def end(self, partition: str) -> int:
@@ -142,10 +146,12 @@ class Listing:
 
 @dataclass(slots=True)
 class ListingLog:
-    """The records of one source in a store. Its methods raise OSError while the store is away."""
+    """The records of one source, with files at `place`, in a store. Its methods raise OSError while
+    the store is away."""
 
     files: Files
     folder: str
+    place: str
     listing: Listing = field(default_factory=Listing)
     # Since the newest whole record: records, their bytes, and the bytes of that one.
     records: int = 0
@@ -181,11 +187,25 @@ class ListingLog:
             self._catch_up()
             return self.listing
 
+    def check_place(self) -> None:
+        """Raise InputError where the records that were read are of files at another place: names
+        that both places have would count as read."""
+        listed = self.listing.place
+        if listed not in ("", self.place):
+            raise InputError(
+                where=f"step {self.folder.rpartition('/')[2]}: files at {self.place}",
+                what=f"are others than those that this store has read, which are at {listed}",
+                remedy="give the step another name, which reads all files there; or give it the "
+                "path that it had",
+            )
+
     def append(self, content: Mapping[str, Any]) -> bool:
         """Add a record; whether that was done: where another driver has added one, that is read
         instead."""
         with self.lock:
             number = self.listing.number + 1
+            if content.get("whole") or not self.listing.place:
+                content = {**content, "place": self.place}
             data = record_format.encode(KIND, content)
             try:
                 self.files.create(self._name(number), data)

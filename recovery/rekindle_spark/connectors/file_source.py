@@ -150,6 +150,12 @@ class FileSource:
         self._asking = None
         self._records().make_folder()
 
+    def check_records(self, store: Files, step: str) -> None:
+        """See `unbounded_source.RecordKeeping`."""
+        log = ListingLog(store, _listings(step), self._folder.place)
+        log.catch_up()
+        log.check_place()
+
     def initial_offsets(self) -> Mapping[str, int]:
         """Where reading begins."""
         return {name: one.oldest for name, one in self.latest_offsets().items()}
@@ -239,7 +245,7 @@ class FileSource:
         if self._log is None:
             assert self._kept is not None, "a source without a store has no offsets to be read"
             place, step = self._kept
-            self._log = ListingLog(store_files.at(place), f"listings/{step}")
+            self._log = ListingLog(store_files.at(place), _listings(step), self._folder.place)
         return self._log
 
     def _nothing(self) -> pa.Table:
@@ -323,6 +329,7 @@ class _Asking:
         """See what is there, and add what is new to the listing; False where another driver has
         added something meanwhile."""
         source, listing = self.source, self.log.catch_up()
+        self.log.check_place()  # another driver may have been the first
         self.there = {one.name: one for one in source._matching()}
         self.absences.look(listing, self.there, now, max(ABSENCE_SECONDS, source.list_seconds))
         if self.there or not self._waits(listing):
@@ -453,6 +460,10 @@ class _Absences:
             if name not in there
         }
         return absent, {name for name, at in absent.items() if at >= ABSENT_SECONDS_MAX}
+
+
+def _listings(step: str) -> str:
+    return f"listings/{step}"
 
 
 def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:

@@ -112,6 +112,8 @@ def run(
     )
     store = CheckpointStore(place.store, patience)
     _check_history(plain, settings, store)
+    for name, source in _record_keeping(plain).items():
+        store.patience.through(partial(source.check_records, store.files, name))
     declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
@@ -160,12 +162,8 @@ def _gateway(name: str, place: DriverPlace) -> SparkGateway:
 def _with_records(built: Program, plain: Program, store: CheckpointStore) -> bool:
     """Say to sources that keep records where these are; whether the program is then another one
     than the plain one was."""
-    recorded = [
-        (name, source)
-        for name, source in _unbounded(built).items()
-        if isinstance(source, unbounded_source.RecordKeeping)
-    ]
-    for name, source in recorded:
+    recorded = _record_keeping(built)
+    for name, source in recorded.items():
         store.patience.through(partial(source.keep_in, store.files, name))
     return built is not plain or bool(recorded)
 
@@ -255,6 +253,12 @@ def _unbounded(built: Program) -> dict[str, Any]:
     """All other sources, by name."""
     found = _sources(built).items()
     return {name: source for name, source in found if unbounded_source.is_unbounded(source)}
+
+
+def _record_keeping(built: Program) -> dict[str, unbounded_source.RecordKeeping]:
+    """Those of them that keep records in the store, by name."""
+    found = _unbounded(built).items()
+    return {name: one for name, one in found if isinstance(one, unbounded_source.RecordKeeping)}
 
 
 def _sources(built: Program) -> dict[str, Any]:

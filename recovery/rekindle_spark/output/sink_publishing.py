@@ -53,14 +53,14 @@ Say = Callable[[str, Mapping[str, Any]], None]
 class SinkIdentity:
     """Of whom the writers of a sink are: `name` of all of them, how many query partitions there
     are or were, and of how many a marker has to be there. `store` is the identity of the store that
-    is written from, `origin` that of the one of which it is a copy."""
+    is written from, `origins` those of the stores of which it is a copy, or a copy of a copy."""
 
     query: str
     name: str
     partitions: int
     marked: int
     store: str = ""
-    origin: str = ""
+    origins: tuple[str, ...] = ()
 
     def writer(self, sink: KafkaSink, index: int) -> TransactionalWriter:
         """The writer of a query partition."""
@@ -270,7 +270,8 @@ class SinkPublisher:
                 remedy="it goes with a topic that is recreated, and after offsets.retention.minutes"
                 " without a driver: give the sink another topic, which gets all output",
             )
-        if marker is not None and marker.store not in ("", self.place.store, self.place.origin):
+        known = ("", self.place.store, *self.place.origins)
+        if marker is not None and marker.store not in known:
             raise RunError(
                 where=where,
                 what="is written from another store, a copy of this one",

@@ -113,6 +113,10 @@ class RecordKeeping(Protocol):
 
     def keep_in(self, store: Files, step: str) -> None: ...
 
+    def check_records(self, store: Files, step: str) -> None:
+        """Raise InputError where the store has records of another source under this name. It is
+        asked before the driver takes a generation."""
+
 
 def check_terms(where: str, source: Any) -> None:
     """Raise InputError for a source whose terms are none, or out of range."""

@@ -119,6 +119,8 @@ def test_a_source_with_records_here_is_committed_to_also_while_it_is_away() -> N
     class Keeping(Committing):
         def keep_in(self, store: Files, step: str) -> None: ...
 
+        def check_records(self, store: Files, step: str) -> None: ...
+
     source = Keeping([None])
     source.is_away = True
     asking = polls(source)

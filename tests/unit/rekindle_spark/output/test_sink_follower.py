@@ -1,7 +1,7 @@
 """A publisher that follows a commit log: what a topic has once a sink was away, or fenced."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +181,18 @@ def test_a_marker_that_should_be_there_and_one_of_a_strange_store_end_the_run(
     with pytest.raises(RunError, match="has lost the marker"):
         there.until_done()
     assert there.topic.values == []
+
+
+@pytest.mark.parametrize("store", ["origin", "origin of it"])
+def test_a_copy_goes_on_behind_the_marker_of_each_store_that_it_comes_from(
+    world: Callable[..., World], store: str
+) -> None:
+    there = world()
+    there.topic.marker = EpochMarker(2, 2, store)
+    origins = ("origin", "origin of it")
+    there.publisher.place = replace(there.publisher.place, origins=origins)
+    there.until_done()
+    assert there.topic.values == ALL[2:]
 
 
 def test_a_marker_behind_what_was_committed_at_the_start_is_of_a_newer_store(

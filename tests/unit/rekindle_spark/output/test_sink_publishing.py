@@ -85,8 +85,12 @@ def test_who_goes_on_with_a_copy_knows_of_which_store_it_is(tmp_path: Path) -> N
     store = CheckpointStore(tmp_path / "store")
     store.open(1.0, more=lambda: {"sinks": declared("a", 1)})
     store_copies.copy(str(tmp_path / "store"), str(tmp_path / "copy"))
-    copied = store_files.at(tmp_path / "copy")
+    store_copies.copy(str(tmp_path / "copy"), str(tmp_path / "second"))
     sinks = {"hourly": (KafkaSink("b:9092", "topic"), 1)}
-    place = sink_declarations.places(copied, sinks)["hourly"]
-    assert place.origin == store.identity()
-    assert place.store not in ("", place.origin)
+    first, second = (
+        sink_declarations.places(store_files.at(tmp_path / name), sinks)["hourly"]
+        for name in ("copy", "second")
+    )
+    assert first.origins == (store.identity(),)
+    assert second.origins == (first.store, store.identity())
+    assert len({"", store.identity(), first.store, second.store}) == 4
