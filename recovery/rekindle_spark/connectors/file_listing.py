@@ -75,7 +75,8 @@ class Listing:
     """All that records up to `number` say. `files` are in the order of their offsets, by source
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
     that are not listed again, `absent` for how many seconds some of them had not been found when
-    the newest whole record was made. `place` is where the files are, empty where only records
+    the newest whole record was made; `unreadable` are the versions of files that could not be read
+    as a whole, by name: other versions are listed again. `place` is where the files are, empty where only records
     say it that are older than this field."""
 
     number: int = 0
@@ -84,6 +85,7 @@ class Listing:
     begins: dict[str, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     absent: dict[str, float] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     def take_in(self, number: int, record: Mapping[str, Any]) -> None:
         """Go on to the next record, or to any that is whole."""
@@ -93,12 +95,15 @@ class Listing:
                 self.files[partition] = []
             self.absent = dict(record.get("absent", {}))
             self.seen.update(self.absent)
-            self.place = ""
+            self.place, self.unreadable = "", dict(record.get("unreadable", {}))
         for one in record["files"]:
             listed = ListedFile.from_record(one)
             self.files.setdefault(listed.partition, []).append(listed)
             self.begins.setdefault(listed.partition, listed.begin)
             self.seen.add(listed.name)
+            self.unreadable.pop(listed.name, None)
+            if listed.error:
+                self.unreadable[listed.name] = listed.version
         self.seen.update(record.get("seen", ()))
         self.place = record.get("place", self.place)
         self.number = number
@@ -107,6 +112,10 @@ class Listing:
         """The offset behind the last row of a partition."""
         files = self.files.get(partition)
         return files[-1].end if files else self.begins.get(partition, 0)
+
+    def is_mended(self, name: str, version: str) -> bool:
+        """Whether this is another version of a file that could not be read."""
+        return self.unreadable.get(name, version) != version
 
     def covering(self, partition: str, begin: int, end: int) -> Sequence[ListedFile] | None:
         """The files that have rows of a range; None where not all of it is listed."""
@@ -140,6 +149,11 @@ class Listing:
             "absent": {
                 name: absent[name]
                 for name in sorted((self.seen & absent.keys()) - names - forgotten)
+            },
+            "unreadable": {
+                name: version
+                for name, version in sorted(self.unreadable.items())
+                if name in names or name not in forgotten
             },
         }
 

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from rekindle.model.errors import (
     DataLossError,
     InputError,
-    RekindleError,
+    RunError,
     SourceAwayError,
     first_line,
 )
@@ -62,6 +62,8 @@ REJECTS = REJECTS.append(pa.field("file_line", pa.binary()))
 NO_TIME = "has no event time"
 # So long a file may be missing, or seem another one: who has mounted a folder sees it late.
 MISSING_SECONDS_MAX = 15.0
+# One that could not be read is listed again once it is another one that has not changed for so long.
+MENDED_SECONDS = 10.0
 # One listing counts files for so long at most: the rest are for the next one.
 COUNTING_SECONDS = 2.0
 COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
@@ -106,6 +108,7 @@ class FileSource:
     _form: FileForm = field(init=False)
     _folder: FileFolder = field(init=False)
     _kept: tuple[str, str] | None = field(init=False, default=None)
+    _dead_letters: bool = field(init=False, default=False)
     _log: ListingLog | None = field(init=False, default=None)
     _asking: "_Asking | None" = field(init=False, default=None)
 
@@ -144,9 +147,9 @@ class FileSource:
             remedy = "name a folder that the driver and all nodes have; make it first"
             argument_checks.refuse(f"step {step}: files at {place}", what, remedy)
 
-    def keep_in(self, store: Files, step: str) -> None:
+    def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None:
         """See `unbounded_source.RecordKeeping`."""
-        self._kept, self._log = (store.place, step), None
+        self._kept, self._log, self._dead_letters = (store.place, step), None, dead_letters
         self._asking = None
         self._records().make_folder()
 
@@ -212,18 +215,22 @@ class FileSource:
             what = f"are {self.format}, which has no types"
             argument_checks.refuse(where, what, "give the source a schema")
         try:
-            files = sorted(self._matching(), key=self._key)
-            if not files:
-                what = "have none that says which columns there are"
-                argument_checks.refuse(where, what, "give the source a schema, or add a file")
-            found = file_rows.schema_of(self._folder, files[0].name, files[0].version)
+            first = min(self._matching(), key=self._key, default=None)
+            found = None if first is None else self._columns_of(first)
+        except RunError as error:
+            remedy = f"{error.remedy}; or give the source a schema, which needs no file"
+            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
+        if found is None:
+            what = "have none that says which columns there are"
+            argument_checks.refuse(where, what, "give the source a schema, or add a file")
+        return pa.schema([self._field(one) for one in found])
+
+    def _columns_of(self, one: Found) -> pa.Schema:
+        try:
+            return file_rows.schema_of(self._folder, one.name, one.version)
         except (OSError, pa.ArrowException) as error:
             what = f"cannot be read as Parquet ({first_line(error)})"
-            argument_checks.refuse(f"file {self.path}/{files[0].name}", what, "mend or remove it")
-        except RekindleError as error:
-            remedy = "give the source a schema, which needs no file"
-            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
-        return pa.schema([self._field(one) for one in found])
+            argument_checks.refuse(f"file {self.path}/{one.name}", what, "mend or remove it")
 
     def _field(self, given: pa.Field) -> pa.Field:
         if given.name == self.event_time and pa.types.is_timestamp(given.type):
@@ -252,11 +259,22 @@ class FileSource:
         assert self.schema is not None
         return self.schema.empty_table()
 
+    def _is_there(self, one: ListedFile) -> bool:
+        """Whether a file is as it was. Without dead letters one that cannot be read holds its
+        queries up, until it is mended or removed; no epoch with it has counted before."""
+        try:
+            self._folder.open(one.name, one.version).close()
+        except DataLossError:
+            return False
+        return True
+
     def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
         """Rows of a file, and those that are rejected; all of it where it cannot be read."""
         path = f"{self._folder.place}/{one.name}"
-        if one.error:
+        if one.error and (self._dead_letters or self._is_there(one)):
             return self._nothing(), _rejects(path, {-1: (one.error, None)})
+        if one.error:
+            return self._nothing(), _no_rejects()
         found = file_rows.piece(self._folder, one.name, one.version, self._form, one.contents, rows)
         table, count = found.rows, len(found.numbers)
         own = {
@@ -342,7 +360,11 @@ class _Asking:
                 what="is empty, and listed files are still to be read",
                 remedy="see that what is mounted there is there, and bring the files back",
             )
-        new = [one for one in self.there.values() if one.name not in listing.seen]
+        new = [
+            one
+            for one in self.there.values()
+            if one.name not in listing.seen or listing.is_mended(one.name, one.version)
+        ]
         if not listing.number and not source.include_existing_files:
             return self.log.append({"files": [], "seen": sorted(one.name for one in new)})
         settled = [one for one in new if self._has_settled(one, now)]
@@ -358,7 +380,9 @@ class _Asking:
         if version != one.version:
             self.settling[one.name] = (one.version, now)
             since = now
-        return now - since >= self.source.settle_seconds
+        is_mended = one.name in self.log.listing.unreadable
+        seconds = self.source.settle_seconds
+        return now - since >= (max(seconds, MENDED_SECONDS) if is_mended else seconds)
 
     def _counted(self, files: Sequence[Found]) -> list[tuple[Found, FileContents | None]]:
         """The first of these files with what they have, None for those that changed meanwhile."""

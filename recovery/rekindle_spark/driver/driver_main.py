@@ -163,8 +163,10 @@ def _with_records(built: Program, plain: Program, store: CheckpointStore) -> boo
     """Say to sources that keep records where these are; whether the program is then another one
     than the plain one was."""
     recorded = _record_keeping(built)
+    keeping = {chain.name for chain in built.chains if chain.root.dead_letters}
     for name, source in recorded.items():
-        store.patience.through(partial(source.keep_in, store.files, name))
+        begin = partial(source.keep_in, store.files, name, dead_letters=name in keeping)
+        store.patience.through(begin)
     return built is not plain or bool(recorded)
 
 

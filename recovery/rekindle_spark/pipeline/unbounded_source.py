@@ -108,10 +108,11 @@ class UnboundedSource(Protocol):
 @runtime_checkable
 class RecordKeeping(Protocol):
     """A source that keeps records of its own in the checkpoint store. The driver says where, before
-    it asks for offsets and before the source is sent to nodes. Raises OSError while that is away.
+    it asks for offsets and before the source is sent to nodes, and whether what cannot be decoded
+    is kept as dead letters. Raises OSError while the store is away.
     """
 
-    def keep_in(self, store: Files, step: str) -> None: ...
+    def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None: ...
 
     def check_records(self, store: Files, step: str) -> None:
         """Raise InputError where the store has records of another source under this name. It is
