@@ -13,7 +13,7 @@ Why: docs/decisions/0049-files-are-listed-before-they-are-read.md.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -42,6 +42,7 @@ from rekindle_spark.pipeline.unbounded_source import (
     PartitionOffsets,
     RowsAndRejects,
     SourceTerms,
+    SourceWork,
 )
 from rekindle_spark.user_code import argument_checks
 from rekindle_store import store_files
@@ -62,7 +63,7 @@ REJECTS = REJECTS.append(pa.field("file_line", pa.binary()))
 NO_TIME = "has no event time"
 # So long a file may be missing, or seem another one: who has mounted a folder sees it late.
 MISSING_SECONDS_MAX = 15.0
-# One that could not be read is listed again once it is another one that has not changed for so long.
+# One that could not be read is listed again once it was changed, and then not for so long.
 MENDED_SECONDS = 10.0
 # One listing counts files for so long at most: the rest are for the next one.
 COUNTING_SECONDS = 2.0
@@ -177,6 +178,10 @@ class FileSource:
             self._asking = _Asking(self, self._records())
         return self._asking.offsets()
 
+    def work(self) -> SourceWork | None:
+        """See `unbounded_source.WorkReporting`."""
+        return None if self._asking is None else self._asking.work
+
     def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
         """The rows of a range, and what of it cannot be decoded."""
         try:
@@ -237,10 +242,10 @@ class FileSource:
             return pa.field(given.name, TIMESTAMP)
         return column_types.plain_field(given)
 
-    def _matching(self) -> list[Found]:
+    def _matching(self) -> Iterator[Found]:
         """The files that are there and count."""
         found = self._folder.found(recursive=self.recursive)
-        return [one for one in found if self._matches(one.name) and one.bytes]
+        return (one for one in found if self._matches(one.name) and one.bytes)
 
     def _matches(self, name: str) -> bool:
         return fnmatchcase(name.rpartition("/")[2], self.pattern)
@@ -309,6 +314,7 @@ class _Asking:
     missing: dict[str, float] = field(default_factory=dict)
     settling: dict[str, tuple[str, float]] = field(default_factory=dict)
     commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
+    work: SourceWork | None = None
 
     def offsets(self) -> dict[str, PartitionOffsets]:
         """The offsets of all files that are listed, once new ones are."""
@@ -325,6 +331,8 @@ class _Asking:
             raise
         except OSError as error:
             raise _store_away(error) from error
+        finally:
+            self.work = None
         listing = self.log.listing
         return {name: self._offered(listing, name, now) for name in sorted(listing.files)}
 
@@ -348,7 +356,11 @@ class _Asking:
         added something meanwhile."""
         source, listing = self.source, self.log.catch_up()
         self.log.check_place()  # another driver may have been the first
-        self.there = {one.name: one for one in source._matching()}
+        there: dict[str, Found] = {}
+        for one in source._matching():
+            there[one.name] = one
+            self._get_on(1, "lists its files")
+        self.there = there
         self.absences.look(listing, self.there, now, max(ABSENCE_SECONDS, source.list_seconds))
         if self.there or not self._waits(listing):
             self.empty_since = None
@@ -397,9 +409,20 @@ class _Asking:
     def _contents(self, one: Found) -> FileContents | None:
         source = self.source
         try:
-            return file_rows.contents(source._folder, one.name, one.version, source._form)
+            return file_rows.contents(
+                source._folder,
+                one.name,
+                one.version,
+                source._form,
+                lambda count: self._get_on(count, f"counts the rows of {one.name}"),
+            )
         except DataLossError:
             return None
+
+    def _get_on(self, count: int, text: str) -> None:
+        """So much was done of what takes long where there is much of it."""
+        done = 0 if self.work is None else self.work.done
+        self.work = SourceWork(done + count, text)
 
     def _dealt(self, files: Iterable[tuple[Found, FileContents]]) -> list[ListedFile]:
         """Each file with its offsets: the partition with the fewest rows gets the next one."""
@@ -414,7 +437,11 @@ class _Asking:
 
     def _waits(self, listing: Listing) -> bool:
         """Whether files are listed that may still be read."""
-        return any(listing.end(name) > self._committed(listing, name) for name in listing.files)
+        return any(
+            one.end > self._committed(listing, name) and not one.error
+            for name, files in listing.files.items()
+            for one in files
+        )
 
     def _committed(self, listing: Listing, partition: str) -> int:
         newest = self.commits[-1] if self.commits else {}

@@ -1,14 +1,15 @@
-"""The list of a source's files: of which place it is, and that it is none of another one."""
+"""The list of a source's files: of which place it is, and what is listed again."""
 
+import gzip
 from pathlib import Path
 
 import pytest
-from file_inputs import ends, everything, lines, source, values
+from file_inputs import ends, everything, lines, on_a_node, source, values
 
 from rekindle.model import record_format
 from rekindle.model.errors import InputError
 from rekindle_spark.connectors import file_folders, file_listing
-from rekindle_spark.connectors.file_source import FileSource
+from rekindle_spark.connectors.file_source import MENDED_SECONDS, FileSource
 from rekindle_store import store_files
 
 
@@ -84,3 +85,56 @@ def test_an_older_list_without_a_place_is_taken_and_gets_one_with_its_next_recor
 def test_a_bucket_is_the_same_place_however_it_is_written() -> None:
     places = {file_folders.at(name).place for name in ("s3://in/orders", "S3://in/orders/")}
     assert places == {"s3://in/orders"}
+
+
+def rejected(found: FileSource) -> int:
+    return everything(found).rejects.num_rows
+
+
+@pytest.mark.parametrize("dead_letters", [True, False])
+def test_a_file_that_could_not_be_read_is_read_once_it_is_mended(
+    inputs: Path, dead_letters: bool
+) -> None:
+    """Its dead letter stays where it is kept: epochs with it have counted. Without, none has."""
+    bad = inputs / "b.json.gz"
+    bad.write_bytes(gzip.compress(lines(2, 3).encode())[:-9])
+    found = source(inputs)
+    found.keep_in(store_files.at(inputs.parent / "store"), "orders", dead_letters=dead_letters)
+    assert ends(found, at=0.0) == {"0": (0, 2)}
+    assert (values(everything(found)), rejected(found)) == ([1], 1)
+    assert ends(found, at=100.0) == {"0": (0, 2)}, "it is as it was"
+    bad.write_bytes(gzip.compress(lines(2, 3).encode()))
+    assert ends(found, at=101.0) == {"0": (0, 2)}, "it may still be written"
+    assert ends(found, at=101.0 + MENDED_SECONDS) == {"0": (0, 4)}
+    assert (values(everything(found)), rejected(found)) == ([1, 2, 3], int(dead_letters))
+    bad.write_bytes(gzip.compress(lines(4).encode()))
+    for at in (200.0, 300.0):
+        assert ends(found, at=at)["0"][1] == 4, "it was read, and a name is read once"
+
+
+def test_without_dead_letters_a_file_that_could_not_be_read_may_be_removed(inputs: Path) -> None:
+    (inputs / "a").write_text(lines(1))
+    (inputs / "b.gz").write_bytes(b"nothing packed")
+    found = source(inputs)
+    assert (ends(found)["0"], rejected(found)) == ((0, 2), 1)
+    (inputs / "b.gz").unlink()
+    assert (values(everything(found)), rejected(found)) == ([1], 0)
+
+
+def test_versions_that_could_not_be_read_stay_known_once_records_were_put_together(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_listing, "RECORDS_MIN", 1)
+    (inputs / "b.gz").write_bytes(b"nothing packed")
+    found = source(inputs)
+    for number in range(3, 8):
+        (inputs / f"{number}").write_text(lines(number))
+        found.commit({"0": ends(found, at=0.0)["0"][1]})
+    assert not record(inputs, 1).exists()
+    high = ends(found, at=50.0)["0"][1]
+    (inputs / "b.gz").write_bytes(gzip.compress(lines(9).encode()))
+    again = source(inputs)
+    ends(again, at=100.0)
+    ends(again, at=100.0)
+    assert ends(again, at=100.0 + MENDED_SECONDS)["0"][1] == high + 1
+    assert values(on_a_node(again).read("0", high, high + 1)) == [9]
