@@ -76,8 +76,8 @@ class Listing:
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
     that are not listed again, `absent` for how many seconds some of them had not been found when
     the newest whole record was made; `unreadable` are the versions of files that could not be read
-    as a whole, by name: other versions are listed again. `place` is where the files are, empty where only records
-    say it that are older than this field."""
+    as a whole, by name: other versions are listed again. `place` is where the files are; empty
+    where all records are older than this field."""
 
     number: int = 0
     place: str = ""

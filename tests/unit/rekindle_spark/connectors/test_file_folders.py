@@ -76,7 +76,7 @@ def test_columns_that_cannot_be_found_out_are_refused_with_the_file(
     assert "give the source a schema" in refused.value.remedy
     faults.clear()
     (inputs / "a").write_bytes(b"PAR1 no more")
-    with pytest.raises(InputError, match="cannot be read as Parquet .*; mend or remove it"):
+    with pytest.raises(InputError, match=r"cannot be read as Parquet .*; mend or remove it"):
         FileSource(inputs, "parquet", event_time="at")
     (inputs / "a").unlink()
     with pytest.raises(InputError, match="have none that says which columns there are"):

@@ -3,7 +3,6 @@
 import gzip
 import io
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ class Gzip(gzip.GzipFile):
         Gzip.opened += 1
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        Gzip.back += offset < self.tell()
+        Gzip.back += whence == 0 and offset < super().seek(0, 1)
         return super().seek(offset, whence)
 
     def close(self) -> None:
@@ -37,7 +36,7 @@ class Gzip(gzip.GzipFile):
 
 
 @pytest.fixture
-def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSource]:
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSource:
     """A source with a packed file of many marks, as a node has it, and none of it read yet."""
     inputs = tmp_path / "in"
     inputs.mkdir()
@@ -48,7 +47,7 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSour
     monkeypatch.setattr(gzip, "GzipFile", Gzip)
     monkeypatch.setattr(file_rows, "_readers", file_rows._Readers())
     Gzip.opened = Gzip.back = Gzip.closed_files = 0
-    yield on_a_node(found)
+    return on_a_node(found)
 
 
 def read_on(found: FileSource, step: int) -> None:
@@ -95,7 +94,7 @@ def test_files_that_nobody_reads_are_closed(packed: FileSource) -> None:
     packed.read("0", 3_000, 3_010)
     assert len(readers.idle) == 1
     for _ in range(3):
-        readers.idle += [(("x", str(n), ""), packed_text(), now[0]) for n in range(5)]
+        readers.idle += [(("x", str(n), ""), packed_text(), now[0]) for n in range(10)]
         packed.read("0", 3_500, 3_510)
         assert len(readers.idle) == file_rows.OPEN_MAX
 
