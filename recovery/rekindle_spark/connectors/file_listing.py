@@ -101,12 +101,17 @@ class Listing:
             self.files.setdefault(listed.partition, []).append(listed)
             self.begins.setdefault(listed.partition, listed.begin)
             self.seen.add(listed.name)
-            self.unreadable.pop(listed.name, None)
-            if listed.error:
-                self.unreadable[listed.name] = listed.version
+            # a whole record has files by partition: the mended version may come first
+            if "unreadable" not in record:
+                self._note_version(listed)
         self.seen.update(record.get("seen", ()))
         self.place = record.get("place", self.place)
         self.number = number
+
+    def _note_version(self, listed: ListedFile) -> None:
+        self.unreadable.pop(listed.name, None)
+        if listed.error:
+            self.unreadable[listed.name] = listed.version
 
     def end(self, partition: str) -> int:
         """The offset behind the last row of a partition."""

@@ -83,7 +83,8 @@ def note_read(application: DriverContext, counted: Mapping[int, Mapping[str, Any
         held = application.held.get(chain.index)
         if held is None or not outcome.get("read"):
             continue
-        if unread := held.unread - {number}:
+        # one that was stopped will not read again
+        if unread := held.unread - {number} - application.progress.stopped.keys():
             application.held[chain.index] = replace(held, unread=unread)
         else:
             _let_go(application, chain)

@@ -9,7 +9,7 @@ from file_inputs import ends, everything, lines, on_a_node, source, values
 
 from rekindle.model import record_format
 from rekindle.model.errors import InputError
-from rekindle_spark.connectors import file_folders, file_listing
+from rekindle_spark.connectors import file_folders, file_listing, file_source
 from rekindle_spark.connectors.file_source import MENDED_SECONDS, FileSource
 from rekindle_store import store_files
 
@@ -140,3 +140,25 @@ def test_versions_that_could_not_be_read_stay_known_once_records_were_put_togeth
     later = time.monotonic() + MENDED_SECONDS
     assert ends(again, at=later)["0"][1] == high + 1
     assert values(on_a_node(again).read("0", high, high + 1)) == [9]
+
+
+def test_a_mended_file_is_read_once_in_whichever_partition_it_is(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version that could not be read is in a later partition than the one that can."""
+    monkeypatch.setattr(file_listing, "RECORDS_MIN", 1)
+    (inputs / "b.gz").write_bytes(b"nothing packed")
+    found = source(inputs, partitions=2)
+    assert ends(found) == {"0": (0, 1), "1": (0, 1)}
+    (inputs / "b.gz").write_bytes(gzip.compress(lines(5).encode()))
+    now = time.monotonic()
+    ends(found, at=now)
+    mended = {"0": (0, 2), "1": (0, 1)}
+    assert ends(found, at=now + MENDED_SECONDS) == mended
+    for _ in range(file_source.COMMITS_KEPT + 1):
+        found.commit({"0": 0, "1": 0})
+    assert not record(inputs, 1).exists(), "put together"
+    for name in ("here", "elsewhere"):
+        again = found if name == "here" else source(inputs, partitions=2)
+        ends(again)
+        assert ends(again, at=time.monotonic() + 100) == mended
