@@ -112,8 +112,6 @@ def run(
     )
     store = CheckpointStore(place.store, patience)
     _check_history(plain, settings, store)
-    for name, source in _record_keeping(plain).items():
-        store.patience.through(partial(source.check_records, store.files, name))
     declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
@@ -223,7 +221,10 @@ def _with_branches(plain: Program, history: StoreHistory) -> Program:
 def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -> None:
     """Read what a start goes on from as it will be read once a generation has been taken: what
     cannot be read ends this driver, and not the one that runs. Raises InputError for another
-    pipeline or other libraries, DamagedError for a record that cannot be read."""
+    pipeline, other libraries, or another source with records under its name, DamagedError for a
+    record that cannot be read."""
+    for name, source in _record_keeping(plain).items():
+        store.patience.through(partial(source.check_records, store.files, name))
     history = store.read()
     built = _with_branches(plain, history)
     if savepoint_upgrade.is_needed(built, history):
