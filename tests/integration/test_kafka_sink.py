@@ -35,7 +35,7 @@ writer = TransactionalWriter(KafkaSink(servers, topic), "killed", f"writer-{topi
 writer.open()
 writer.write([SinkRecords([b'{"n": 1}'])], EpochMarker(1, 5))
 writer._producer.begin_transaction()
-writer._produce(writer._producer, SinkRecords([b'{"n": 2}']))
+writer._producer.produce(topic, b'{"n": 2}', partition=writer.partition)
 writer._producer.flush()
 print("written", flush=True)
 time.sleep(600)
