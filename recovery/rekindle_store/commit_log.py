@@ -160,13 +160,15 @@ def identity(files: Files) -> str:
         return _name_of(data)
 
 
-def copied_from(files: Files) -> str:
-    """The identity of the store of which this one is a copy; empty where it is none."""
+def copied_from(files: Files) -> tuple[str, ...]:
+    """The identities of the stores of which this one is a copy: of which it was made, of which that
+    one was, and so on; none where it is no copy. Records of older copies have the first alone."""
     try:
         data = files.read(COPY)
     except FileNotFoundError:
-        return ""
-    return str(record_format.decode("copy", data, f"{files.place}/{COPY}")["of"])
+        return ()
+    record = record_format.decode("copy", data, f"{files.place}/{COPY}")
+    return (str(record["of"]), *(str(one) for one in record.get("before", ())))
 
 
 def _name_of(data: bytes) -> str:

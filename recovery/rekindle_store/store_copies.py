@@ -51,6 +51,9 @@ PASSING = re.compile(
     r"|generations/program-[^/]+"
 )
 LISTING = re.compile(r"[^/]+/[0-9]+\.json")
+# Stores that a copy names, of which it was made one after the other. A sink is not taken over from
+# one that lies further back.
+ORIGINS_MAX = 1_000
 EMPTY = "name a place where nothing is, or a copy of this store on which no driver has started"
 DAMAGED = "see `rekindle store check`, and restore it from another copy of the store"
 
@@ -158,13 +161,15 @@ class _Copying:
             for name in (*FOLDERS, commit_segments.FOLDER):
                 self.target.make_folder(name)
         with _reading(self.source):
-            of = commit_log.identity(self.source)
+            of, before = commit_log.identity(self.source), commit_log.copied_from(self.source)
         if not of:
             where = f"{self.source.place}/generations/1.json"
             raise DamagedError(where=where, what="is not there", remedy=DAMAGED)
         data = self._there(commit_log.COPY)
         if data is None:
             record = {"of": of, "id": uuid.uuid4().hex, "at": time.time()}
+            if before:
+                record["before"] = before[:ORIGINS_MAX]
             data = record_format.encode("copy", record)
             with _writing(self.target):
                 self.target.create(commit_log.COPY, data)

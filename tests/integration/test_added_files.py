@@ -191,7 +191,7 @@ def test_parquet_in_a_bucket_is_read_by_parts_and_a_bucket_that_is_not_there_is_
     node = pickle.loads(pickle.dumps(source))
     assert node.read("0", 990, 1_000).rows["value"].to_pylist() == [*range(990, 1_000)]
     with pytest.raises(
-        InputError, match=r"specified bucket does not exist.*; give the source a schema"
+        InputError, match=r"specified bucket does not exist.*; or give the source a schema"
     ):
         FileSource("s3://nowhere/x", "parquet", event_time="at")
     with pytest.raises(RunError, match="specified bucket does not exist"):

@@ -36,7 +36,7 @@ writer = TransactionalWriter(KafkaSink(servers, topic), "killed", f"writer-{topi
 writer.open()
 writer.write([SinkRecords([b'{"n": 1}'])], EpochMarker(1, 5))
 writer._producer.begin_transaction()
-writer._produce(writer._producer, SinkRecords([b'{"n": 2}']))
+writer._producer.produce(topic, b'{"n": 2}', partition=writer.partition)
 writer._producer.flush()
 print("written", flush=True)
 time.sleep(600)
@@ -186,6 +186,23 @@ def test_a_transaction_that_kafka_does_not_finish_is_named(
     assert reopened(one) == EpochMarker(1, 5)
 
 
+def test_an_epoch_that_takes_too_long_is_not_there_and_the_next_one_is(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.make_topic("large")
+    one = writer(kafka, "large")
+    one.open()
+    monkeypatch.setattr(kafka_transactions, "FLUSH_SECONDS", 0.001)
+    one.seconds_max = 0.001
+    large = [SinkRecords([b"x" * 500_000] * 40), record(1)]
+    with pytest.raises(SinkAwayError, match="2 epochs up to 7, of 41 records and"):
+        one.write(large, EpochMarker(7, 5))
+    assert reopened(one) is None
+    one.seconds_max = 60.0
+    one.write([record(2)], EpochMarker(8, 6))
+    assert_read(kafka, "large", [2])
+
+
 def reopened(one: TransactionalWriter) -> EpochMarker | None:
     """The marker, once a broker that starts answers."""
     end = time.monotonic() + LIMIT_SECONDS
@@ -202,8 +219,8 @@ class Following:
     def __init__(self, kafka: Broker, store: Path, topic: str, marked: int = 0) -> None:
         self.said: list[str] = []
         found = store_files.at(store)
-        identity, origin = commit_log.identity(found), commit_log.copied_from(found)
-        place = SinkIdentity("hourly", f"following-{topic}", 2, marked, identity, origin)
+        identity, origins = commit_log.identity(found), commit_log.copied_from(found)
+        place = SinkIdentity("hourly", f"following-{topic}", 2, marked, identity, origins)
         sink = KafkaSink(kafka.servers, topic)
         self.publisher = SinkPublisher(
             sink, place, store_files.at(store), lambda: None, lambda kind, _: self.said.append(kind)

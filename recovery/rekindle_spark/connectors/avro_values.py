@@ -10,6 +10,7 @@ imported when it is first needed.
 import base64
 import io
 import json
+import logging
 import struct
 import time
 import urllib.error
@@ -25,6 +26,8 @@ from rekindle_spark.connectors import decoding, hidden_values
 from rekindle_spark.connectors.decoding import Decoded
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.user_code import argument_checks
+
+log = logging.getLogger(__name__)
 
 HEAD = struct.Struct(">bI")
 ASK_SECONDS_MAX = 5.0
@@ -106,6 +109,7 @@ class Avro:
             except urllib.error.HTTPError as error:
                 if error.code == 404 and not left:
                     self._unknown[number] = time.monotonic()
+                    log.warning("schema registry %s: has no schema %d", self.registry, number)
                     raise _no_schema(number) from None
                 if error.code != 404:
                     raise self._away(f"answers {error.code}") from None

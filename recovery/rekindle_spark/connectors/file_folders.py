@@ -25,6 +25,8 @@ HIDDEN = (".", "_")
 BUFFER_BYTES = 1 << 20
 # What no waiting mends, of a bucket: no rights, no bucket, a certificate that is not trusted.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.ENXIO, errno.EPROTO)
+# Of an entry of a folder: it was removed, or is a link to nothing or to itself.
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 GONE = "is not there any more, and its rows are logged"
 CHANGED = "is not what was listed any more: it was replaced or changed, and its rows are logged"
 REMEDY = "bring it back as it was, with its time of change; or begin again with an empty store"
@@ -73,7 +75,8 @@ def at(place: str) -> FileFolder:
             what="is on HDFS, of which files are not read as a source",
             remedy="name a folder that all nodes share, or s3://BUCKET/PREFIX",
         )
-    return BucketFolder(place)
+    scheme, _, rest = place.partition("://")
+    return BucketFolder(f"{scheme.lower()}://{rest.rstrip('/')}")
 
 
 def is_hidden(name: str) -> bool:
@@ -119,11 +122,17 @@ class LocalFolder:
             name = f"{folder}{entry.name}"
             if is_hidden(entry.name):
                 continue
-            if entry.is_dir(follow_symlinks=False):
+            if self._is_folder(entry):
                 if recursive:
                     yield from self._below(f"{name}/", recursive)
             else:
                 yield from self._one(name)
+
+    def _is_folder(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.is_dir(follow_symlinks=False)
+        except OSError as error:  # of a disk that names entries without their kind
+            raise _of_a_file(f"file {entry.path}", error) from error
 
     def _one(self, name: str) -> Iterator[Found]:
         path = os.path.join(self.place, name)
@@ -137,8 +146,10 @@ class LocalFolder:
             ) from error
         try:
             status = os.stat(path)
-        except FileNotFoundError:
-            return
+        except OSError as error:
+            if error.errno in NO_FILE:
+                return
+            raise _of_a_file(f"file {path}", error) from error
         if stat.S_ISREG(status.st_mode):
             modified = status.st_mtime_ns // 1_000
             yield Found(name, status.st_size, _version(status), modified)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rekindle.model import record_format
-from rekindle.model.errors import DamagedError
+from rekindle.model.errors import DamagedError, InputError
 from rekindle_spark.connectors.file_rows import FileContents
 from rekindle_store.store_files import Files
 
@@ -75,13 +75,17 @@ class Listing:
     """All that records up to `number` say. `files` are in the order of their offsets, by source
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
     that are not listed again, `absent` for how many seconds some of them had not been found when
-    the newest whole record was made."""
+    the newest whole record was made; `unreadable` are the versions of files that could not be read
+    as a whole, by name: other versions are listed again. `place` is where the files are; empty
+    where all records are older than this field."""
 
     number: int = 0
+    place: str = ""
     files: dict[str, list[ListedFile]] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     absent: dict[str, float] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
 
     def take_in(self, number: int, record: Mapping[str, Any]) -> None:
         """Go on to the next record, or to any that is whole."""
@@ -91,18 +95,32 @@ class Listing:
                 self.files[partition] = []
             self.absent = dict(record.get("absent", {}))
             self.seen.update(self.absent)
+            self.place, self.unreadable = "", dict(record.get("unreadable", {}))
         for one in record["files"]:
             listed = ListedFile.from_record(one)
             self.files.setdefault(listed.partition, []).append(listed)
             self.begins.setdefault(listed.partition, listed.begin)
             self.seen.add(listed.name)
+            # a whole record has files by partition: the mended version may come first
+            if "unreadable" not in record:
+                self._note_version(listed)
         self.seen.update(record.get("seen", ()))
+        self.place = record.get("place", self.place)
         self.number = number
+
+    def _note_version(self, listed: ListedFile) -> None:
+        self.unreadable.pop(listed.name, None)
+        if listed.error:
+            self.unreadable[listed.name] = listed.version
 
     def end(self, partition: str) -> int:
         """The offset behind the last row of a partition."""
         files = self.files.get(partition)
         return files[-1].end if files else self.begins.get(partition, 0)
+
+    def is_mended(self, name: str, version: str) -> bool:
+        """Whether this is another version of a file that could not be read."""
+        return self.unreadable.get(name, version) != version
 
     def covering(self, partition: str, begin: int, end: int) -> Sequence[ListedFile] | None:
         """The files that have rows of a range; None where not all of it is listed."""
@@ -137,15 +155,22 @@ class Listing:
                 name: absent[name]
                 for name in sorted((self.seen & absent.keys()) - names - forgotten)
             },
+            "unreadable": {
+                name: version
+                for name, version in sorted(self.unreadable.items())
+                if name in names or name not in forgotten
+            },
         }
 
 
 @dataclass(slots=True)
 class ListingLog:
-    """The records of one source in a store. Its methods raise OSError while the store is away."""
+    """The records of one source, with files at `place`, in a store. Its methods raise OSError while
+    the store is away."""
 
     files: Files
     folder: str
+    place: str
     listing: Listing = field(default_factory=Listing)
     # Since the newest whole record: records, their bytes, and the bytes of that one.
     records: int = 0
@@ -181,11 +206,25 @@ class ListingLog:
             self._catch_up()
             return self.listing
 
+    def check_place(self) -> None:
+        """Raise InputError where the records that were read are of files at another place: names
+        that both places have would count as read."""
+        listed = self.listing.place
+        if listed not in ("", self.place):
+            raise InputError(
+                where=f"step {self.folder.rpartition('/')[2]}: files at {self.place}",
+                what=f"are others than those that this store has read, which are at {listed}",
+                remedy="give the step another name, which reads all files there; or give it the "
+                "path that it had",
+            )
+
     def append(self, content: Mapping[str, Any]) -> bool:
         """Add a record; whether that was done: where another driver has added one, that is read
         instead."""
         with self.lock:
             number = self.listing.number + 1
+            if content.get("whole") or not self.listing.place:
+                content = {**content, "place": self.place}
             data = record_format.encode(KIND, content)
             try:
                 self.files.create(self._name(number), data)

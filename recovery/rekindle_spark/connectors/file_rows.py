@@ -5,15 +5,17 @@
 
 A row of a text is a line, so no value has a line break. The places of some lines are kept, so that
 nodes read from there. Of a text that is packed (`.gz`) a node unpacks what lies before: it keeps
-open what it has read last, and goes on there. Called by `file_source`.
+open what it has read last, with what it has unpacked behind that, and goes on there. So a file is
+unpacked once by each reader, and again from its start by a host that is new. Called by
+`file_source`.
 """
 
 import csv
 import gzip
 import io
 import threading
+import time
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,8 +39,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PACKED = ".gz"
 # Packings that are known by name, and not read.
 OTHERS_PACKED = (".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".br", ".7z")
-# Files that a process keeps open, and the size of a row group that it keeps with one of Parquet.
-OPEN_MAX, GROUP_BYTES_MAX = 8, 1 << 26
+# Files that a process keeps open, for so long while nobody reads them, and the size of a row group
+# that it keeps with one of Parquet.
+OPEN_MAX, IDLE_SECONDS, GROUP_BYTES_MAX = 8, 60.0, 1 << 26
 UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
@@ -82,9 +85,15 @@ class Piece:
     rejected: dict[int, tuple[str, bytes | None]]
 
 
-def contents(folder: FileFolder, name: str, version: str, form: FileForm) -> FileContents:
-    """Count what a file has. Raises DataLossError where it is gone or another one meanwhile,
-    SourceAwayError and RunError as `file_folders` does."""
+def contents(
+    folder: FileFolder,
+    name: str,
+    version: str,
+    form: FileForm,
+    counted: Callable[[int], None] = lambda _: None,
+) -> FileContents:
+    """Count what a file has; `counted` is called with each number of bytes. Raises DataLossError
+    where it is gone or another one meanwhile, SourceAwayError and RunError as `file_folders`."""
     if name.endswith(OTHERS_PACKED) or (form.format == PARQUET and name.endswith(PACKED)):
         taken = "" if form.format == PARQUET else f"; of packed files those of gzip ({PACKED}) are"
         return _unreadable(f"is packed in a way that is not read{taken}")
@@ -92,7 +101,7 @@ def contents(folder: FileFolder, name: str, version: str, form: FileForm) -> Fil
         try:
             if form.format == PARQUET:
                 return _parquet_contents(file, form)
-            return _lines(_unpacked(file, name), form)
+            return _lines(_unpacked(file, name), form, counted)
         except RekindleError:
             raise
         except (*UNPACKING, pa.ArrowException, OSError, ValueError) as error:
@@ -124,9 +133,13 @@ def piece(
         found = _of_parquet(reader, form.schema, begin, end)
         _readers.given_back(key, reader)
         return found
-    opened = _readers.taken(key, lambda: _unpacked(folder.open(name, version), name))
+    place = _mark_before(known, begin)[1]
+    opened = _readers.taken(key, lambda: _text(folder.open(name, version), name), place)
     first, lines = _lines_of(opened, known, begin, end)
-    _readers.given_back(key, opened)
+    if isinstance(opened, _PackedText) and end == known.rows:
+        opened.close()  # nobody goes on with it
+    else:
+        _readers.given_back(key, opened)
     numbers = [n for n, line in enumerate(lines, first) if line.strip()]
     values = [lines[n - first].removesuffix(b"\r") for n in numbers]
     decoded = form.decoder(known.columns).decode(values)
@@ -141,7 +154,7 @@ def _unreadable(error: str) -> FileContents:
     return FileContents(1, error=error)
 
 
-def _lines(file: io.BufferedIOBase, form: FileForm) -> FileContents:
+def _lines(file: io.BufferedIOBase, form: FileForm, counted: Callable[[int], None]) -> FileContents:
     """Count the lines of a text."""
     begin = 0
     columns: tuple[str, ...] = ()
@@ -160,13 +173,16 @@ def _lines(file: io.BufferedIOBase, form: FileForm) -> FileContents:
     if doubled:
         return _unreadable(f"has two columns {doubled[0]!r} in its first line")
     file.seek(begin)
-    return _counted(file, begin, columns)
+    return _counted(file, begin, columns, counted)
 
 
-def _counted(file: io.BufferedIOBase, begin: int, columns: tuple[str, ...]) -> FileContents:
+def _counted(
+    file: io.BufferedIOBase, begin: int, columns: tuple[str, ...], counted: Callable[[int], None]
+) -> FileContents:
     rows, position, line_at, last = 0, begin, begin, b"\n"
     marks = [(0, begin)]
     while chunk := file.read(MARK_BYTES):
+        counted(len(chunk))
         rows += chunk.count(b"\n")
         newest = chunk.rfind(b"\n")
         if newest >= 0:
@@ -190,15 +206,23 @@ def _header(line: bytes, form: FileForm) -> tuple[str, ...]:
 
 
 def _lines_of(
-    file: io.BufferedIOBase, known: FileContents, begin: int, end: int
+    file: "_Text | _PackedText", known: FileContents, begin: int, end: int
 ) -> tuple[int, list[bytes]]:
     """The lines [begin, end) of a text."""
-    low = max((mark for mark in known.marks if mark[0] <= begin), default=(0, 0))
+    low = _mark_before(known, begin)
     high = min((mark for mark in known.marks if mark[0] >= end), default=low)
-    file.seek(low[1])
-    data = file.read(high[1] - low[1])
+    data = file.span(low[1], high[1], _mark_before(known, end)[1])
     lines = data.removesuffix(b"\n").split(b"\n")
     return begin, lines[begin - low[0] : end - low[0]]
+
+
+def _mark_before(known: FileContents, row: int) -> tuple[int, int]:
+    """The last place that is known of a row up to this one."""
+    return max((mark for mark in known.marks if mark[0] <= row), default=(0, 0))
+
+
+def _text(file: io.BufferedIOBase, name: str) -> "_Text | _PackedText":
+    return _PackedText(file) if name.endswith(PACKED) else _Text(file)
 
 
 def _unpacked(file: io.BufferedIOBase, name: str) -> io.BufferedIOBase:
@@ -285,9 +309,65 @@ def _converted(table: pa.Table, schema: pa.Schema, span: tuple[int, int], first:
     return Piece(pa.concat_tables(tables), numbers, rejected)
 
 
+@dataclass(slots=True, eq=False)
+class _Text:
+    """A text that is open, and read from any place."""
+
+    file: io.BufferedIOBase
+    begin: int = 0
+
+    def span(self, low: int, high: int, needed: int) -> bytes:
+        """The bytes [low, high)."""
+        del needed
+        self.file.seek(low)
+        return self.file.read(high - low)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+@dataclass(slots=True, eq=False)
+class _PackedText:
+    """A packed text that is open. It is unpacked once from its start to its end, where who reads
+    goes on where it has stopped: `kept` has the unpacked bytes [begin, end) of that place."""
+
+    packed: io.BufferedIOBase
+    file: gzip.GzipFile = field(init=False)
+    begin: int = 0
+    end: int = 0
+    kept: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.file = gzip.GzipFile(fileobj=self.packed)
+
+    def span(self, low: int, high: int, needed: int) -> bytes:
+        """The unpacked bytes [low, high); of these the ones from `needed` on are kept for the next
+        call."""
+        if low < self.begin:  # from the start again
+            self.begin, self.end, self.kept = low, low, b""
+        if low >= self.end:
+            self.file.seek(low)
+            data = b""
+        else:
+            data = self.kept[low - self.begin :]
+        if high > low + len(data):
+            data += self.file.read(high - low - len(data))
+        self.begin, self.end = max(low, needed), low + len(data)
+        self.kept = data[self.begin - low :]
+        return data[: high - low]
+
+    def close(self) -> None:
+        """Close both: the one does not close the other."""
+        self.file.close()
+        self.packed.close()
+
+
 class _ParquetReader:
     """A Parquet file that is open, with the row group that was read last, unless it is large: a
     part of that costs all of it."""
+
+    begin = 0
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self.file = _parquet(file)
@@ -319,35 +399,31 @@ class _ParquetReader:
 
 @dataclass(slots=True)
 class _Readers:
-    """Files that are open in this process and nobody reads now; the ones not used for longest go.
-    What a reading fails with is not given back."""
+    """Files that are open in this process and nobody reads now, with the time since when; the ones
+    not used for longest go. What a reading fails with is not given back."""
 
-    idle: "OrderedDict[tuple[str, str, str], list[Any]]" = field(default_factory=OrderedDict)
+    idle: list[tuple[tuple[str, str, str], Any, float]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    clock: Callable[[], float] = time.monotonic
 
-    def taken(self, key: tuple[str, str, str], opened: Callable[[], Any]) -> Any:
-        """A reader of a file, for the caller alone."""
+    def taken(self, key: tuple[str, str, str], opened: Callable[[], Any], place: int = 0) -> Any:
+        """A reader of a file, for the caller alone: of several the one that is closest before the
+        place in bytes, where reading is to go on, and none that is behind it."""
         with self.lock:
-            found = self.idle.get(key)
-            if found:
-                reader = found.pop()
-                if not found:
-                    del self.idle[key]
-                return reader
-        return opened()
+            fitting = [one for one in self.idle if one[0] == key and one[1].begin <= place]
+            best = max(fitting, key=lambda one: int(one[1].begin), default=None)
+            if best is not None:
+                self.idle.remove(best)
+        return opened() if best is None else best[1]
 
     def given_back(self, key: tuple[str, str, str], reader: Any) -> None:
         """Keep it for who reads the file next."""
-        old = []
+        now = self.clock()
         with self.lock:
-            self.idle.setdefault(key, []).append(reader)
-            self.idle.move_to_end(key)
-            while sum(map(len, self.idle.values())) > OPEN_MAX:
-                oldest = next(iter(self.idle))
-                old.append(self.idle[oldest].pop(0))
-                if not self.idle[oldest]:
-                    del self.idle[oldest]
-        for one in old:
+            self.idle.append((key, reader, now))
+            kept = [one for one in self.idle if now - one[2] <= IDLE_SECONDS][-OPEN_MAX:]
+            old, self.idle = [one for one in self.idle if one not in kept], kept
+        for _, one, _ in old:
             one.close()
 
 

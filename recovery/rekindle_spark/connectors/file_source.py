@@ -13,7 +13,7 @@ Why: docs/decisions/0049-files-are-listed-before-they-are-read.md.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from rekindle.model.errors import (
     DataLossError,
     InputError,
-    RekindleError,
+    RunError,
     SourceAwayError,
     first_line,
 )
@@ -42,6 +42,7 @@ from rekindle_spark.pipeline.unbounded_source import (
     PartitionOffsets,
     RowsAndRejects,
     SourceTerms,
+    SourceWork,
 )
 from rekindle_spark.user_code import argument_checks
 from rekindle_store import store_files
@@ -62,6 +63,8 @@ REJECTS = REJECTS.append(pa.field("file_line", pa.binary()))
 NO_TIME = "has no event time"
 # So long a file may be missing, or seem another one: who has mounted a folder sees it late.
 MISSING_SECONDS_MAX = 15.0
+# One that could not be read is listed again once it was changed, and then not for so long.
+MENDED_SECONDS = 10.0
 # One listing counts files for so long at most: the rest are for the next one.
 COUNTING_SECONDS = 2.0
 COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
@@ -106,6 +109,7 @@ class FileSource:
     _form: FileForm = field(init=False)
     _folder: FileFolder = field(init=False)
     _kept: tuple[str, str] | None = field(init=False, default=None)
+    _dead_letters: bool = field(init=False, default=False)
     _log: ListingLog | None = field(init=False, default=None)
     _asking: "_Asking | None" = field(init=False, default=None)
 
@@ -144,11 +148,17 @@ class FileSource:
             remedy = "name a folder that the driver and all nodes have; make it first"
             argument_checks.refuse(f"step {step}: files at {place}", what, remedy)
 
-    def keep_in(self, store: Files, step: str) -> None:
+    def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None:
         """See `unbounded_source.RecordKeeping`."""
-        self._kept, self._log = (store.place, step), None
+        self._kept, self._log, self._dead_letters = (store.place, step), None, dead_letters
         self._asking = None
         self._records().make_folder()
+
+    def check_records(self, store: Files, step: str) -> None:
+        """See `unbounded_source.RecordKeeping`."""
+        log = ListingLog(store, _listings(step), self._folder.place)
+        log.catch_up()
+        log.check_place()
 
     def initial_offsets(self) -> Mapping[str, int]:
         """Where reading begins."""
@@ -167,6 +177,10 @@ class FileSource:
         if self._asking is None:
             self._asking = _Asking(self, self._records())
         return self._asking.offsets()
+
+    def work(self) -> SourceWork | None:
+        """See `unbounded_source.WorkReporting`."""
+        return None if self._asking is None else self._asking.work
 
     def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
         """The rows of a range, and what of it cannot be decoded."""
@@ -206,28 +220,32 @@ class FileSource:
             what = f"are {self.format}, which has no types"
             argument_checks.refuse(where, what, "give the source a schema")
         try:
-            files = sorted(self._matching(), key=self._key)
-            if not files:
-                what = "have none that says which columns there are"
-                argument_checks.refuse(where, what, "give the source a schema, or add a file")
-            found = file_rows.schema_of(self._folder, files[0].name, files[0].version)
+            first = min(self._matching(), key=self._key, default=None)
+            found = None if first is None else self._columns_of(first)
+        except RunError as error:
+            remedy = f"{error.remedy}; or give the source a schema, which needs no file"
+            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
+        if found is None:
+            what = "have none that says which columns there are"
+            argument_checks.refuse(where, what, "give the source a schema, or add a file")
+        return pa.schema([self._field(one) for one in found])
+
+    def _columns_of(self, one: Found) -> pa.Schema:
+        try:
+            return file_rows.schema_of(self._folder, one.name, one.version)
         except (OSError, pa.ArrowException) as error:
             what = f"cannot be read as Parquet ({first_line(error)})"
-            argument_checks.refuse(f"file {self.path}/{files[0].name}", what, "mend or remove it")
-        except RekindleError as error:
-            remedy = "give the source a schema, which needs no file"
-            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
-        return pa.schema([self._field(one) for one in found])
+            argument_checks.refuse(f"file {self.path}/{one.name}", what, "mend or remove it")
 
     def _field(self, given: pa.Field) -> pa.Field:
         if given.name == self.event_time and pa.types.is_timestamp(given.type):
             return pa.field(given.name, TIMESTAMP)
         return column_types.plain_field(given)
 
-    def _matching(self) -> list[Found]:
+    def _matching(self) -> Iterator[Found]:
         """The files that are there and count."""
         found = self._folder.found(recursive=self.recursive)
-        return [one for one in found if self._matches(one.name) and one.bytes]
+        return (one for one in found if self._matches(one.name) and one.bytes)
 
     def _matches(self, name: str) -> bool:
         return fnmatchcase(name.rpartition("/")[2], self.pattern)
@@ -239,18 +257,29 @@ class FileSource:
         if self._log is None:
             assert self._kept is not None, "a source without a store has no offsets to be read"
             place, step = self._kept
-            self._log = ListingLog(store_files.at(place), f"listings/{step}")
+            self._log = ListingLog(store_files.at(place), _listings(step), self._folder.place)
         return self._log
 
     def _nothing(self) -> pa.Table:
         assert self.schema is not None
         return self.schema.empty_table()
 
+    def _is_there(self, one: ListedFile) -> bool:
+        """Whether a file is as it was. Without dead letters one that cannot be read holds its
+        queries up, until it is mended or removed; no epoch with it has counted before."""
+        try:
+            self._folder.open(one.name, one.version).close()
+        except DataLossError:
+            return False
+        return True
+
     def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
         """Rows of a file, and those that are rejected; all of it where it cannot be read."""
         path = f"{self._folder.place}/{one.name}"
-        if one.error:
+        if one.error and (self._dead_letters or self._is_there(one)):
             return self._nothing(), _rejects(path, {-1: (one.error, None)})
+        if one.error:
+            return self._nothing(), _no_rejects()
         found = file_rows.piece(self._folder, one.name, one.version, self._form, one.contents, rows)
         table, count = found.rows, len(found.numbers)
         own = {
@@ -285,6 +314,7 @@ class _Asking:
     missing: dict[str, float] = field(default_factory=dict)
     settling: dict[str, tuple[str, float]] = field(default_factory=dict)
     commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
+    work: SourceWork | None = None
 
     def offsets(self) -> dict[str, PartitionOffsets]:
         """The offsets of all files that are listed, once new ones are."""
@@ -301,6 +331,8 @@ class _Asking:
             raise
         except OSError as error:
             raise _store_away(error) from error
+        finally:
+            self.work = None
         listing = self.log.listing
         return {name: self._offered(listing, name, now) for name in sorted(listing.files)}
 
@@ -323,7 +355,12 @@ class _Asking:
         """See what is there, and add what is new to the listing; False where another driver has
         added something meanwhile."""
         source, listing = self.source, self.log.catch_up()
-        self.there = {one.name: one for one in source._matching()}
+        self.log.check_place()  # another driver may have been the first
+        there: dict[str, Found] = {}
+        for one in source._matching():
+            there[one.name] = one
+            self._get_on(1, "lists its files")
+        self.there = there
         self.absences.look(listing, self.there, now, max(ABSENCE_SECONDS, source.list_seconds))
         if self.there or not self._waits(listing):
             self.empty_since = None
@@ -335,7 +372,11 @@ class _Asking:
                 what="is empty, and listed files are still to be read",
                 remedy="see that what is mounted there is there, and bring the files back",
             )
-        new = [one for one in self.there.values() if one.name not in listing.seen]
+        new = [
+            one
+            for one in self.there.values()
+            if one.name not in listing.seen or listing.is_mended(one.name, one.version)
+        ]
         if not listing.number and not source.include_existing_files:
             return self.log.append({"files": [], "seen": sorted(one.name for one in new)})
         settled = [one for one in new if self._has_settled(one, now)]
@@ -351,7 +392,9 @@ class _Asking:
         if version != one.version:
             self.settling[one.name] = (one.version, now)
             since = now
-        return now - since >= self.source.settle_seconds
+        is_mended = one.name in self.log.listing.unreadable
+        seconds = self.source.settle_seconds
+        return now - since >= (max(seconds, MENDED_SECONDS) if is_mended else seconds)
 
     def _counted(self, files: Sequence[Found]) -> list[tuple[Found, FileContents | None]]:
         """The first of these files with what they have, None for those that changed meanwhile."""
@@ -366,9 +409,20 @@ class _Asking:
     def _contents(self, one: Found) -> FileContents | None:
         source = self.source
         try:
-            return file_rows.contents(source._folder, one.name, one.version, source._form)
+            return file_rows.contents(
+                source._folder,
+                one.name,
+                one.version,
+                source._form,
+                lambda count: self._get_on(count, f"counts the rows of {one.name}"),
+            )
         except DataLossError:
             return None
+
+    def _get_on(self, count: int, text: str) -> None:
+        """So much was done of what takes long where there is much of it."""
+        done = 0 if self.work is None else self.work.done
+        self.work = SourceWork(done + count, text)
 
     def _dealt(self, files: Iterable[tuple[Found, FileContents]]) -> list[ListedFile]:
         """Each file with its offsets: the partition with the fewest rows gets the next one."""
@@ -383,7 +437,11 @@ class _Asking:
 
     def _waits(self, listing: Listing) -> bool:
         """Whether files are listed that may still be read."""
-        return any(listing.end(name) > self._committed(listing, name) for name in listing.files)
+        return any(
+            one.end > self._committed(listing, name) and not one.error
+            for name, files in listing.files.items()
+            for one in files
+        )
 
     def _committed(self, listing: Listing, partition: str) -> int:
         newest = self.commits[-1] if self.commits else {}
@@ -453,6 +511,10 @@ class _Absences:
             if name not in there
         }
         return absent, {name for name, at in absent.items() if at >= ABSENT_SECONDS_MAX}
+
+
+def _listings(step: str) -> str:
+    return f"listings/{step}"
 
 
 def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:

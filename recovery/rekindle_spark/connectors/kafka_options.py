@@ -23,6 +23,7 @@ OWN = (
     "enable.partition.eof",
     "auto.offset.reset",
     "isolation.level",
+    "queued.max.messages.kbytes",
     "transactional.id",
     "enable.idempotence",
     "delivery.report.only.error",
@@ -41,7 +42,6 @@ REFUSALS = (
 )
 # Measured: with the default of a second a consumer reads a quarter of the rows.
 FETCH_BACKOFF_MS = 10
-QUEUED_KIBIBYTES_MAX = 16_384
 
 
 def library() -> ModuleType:

@@ -3,22 +3,27 @@
 Offsets have gaps: markers of transactions and aborted records take some. So a range is complete
 when a record behind it has come, when the client's position has passed it, or at the partition's
 end. A process keeps a consumer for each partition that it reads, which goes on where it has ended:
-a new position costs ten times as much. Called by `kafka`.
+a new position costs ten times as much. What consumers fetch before anybody asks for it is bounded:
+all of them together stay within the process's prefetch budget. Called by `kafka`.
 """
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import DataLossError, SourceAwayError
 from rekindle_spark.connectors import kafka_options
 from rekindle_spark.connectors.kafka_options import ErrorNote
+from rekindle_spark.pipeline.unbounded_source import prefetch
 
-# Each prefetches up to `queued.max.messages.kbytes`.
 READERS_MAX = 32
+# What a consumer may fetch before it is asked for. With less than the most it waits for brokers
+# more often; the least still holds a batch of records as large as brokers take by default.
+QUEUED_BYTES_MAX, QUEUED_BYTES_MIN = 16 << 20, 1 << 20
+QUEUED = "queued.max.messages.kbytes"
 MESSAGES_MAX, POLL_SECONDS = 10_000, 0.05
 # A broker that restarts is back after some seconds; who waits for longer holds up an epoch.
 SILENT_SECONDS_MAX = 10.0
@@ -30,7 +35,6 @@ CONSUMER = {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     "fetch.queue.backoff.ms": kafka_options.FETCH_BACKOFF_MS,
-    "queued.max.messages.kbytes": kafka_options.QUEUED_KIBIBYTES_MAX,
     "fetch.wait.max.ms": 100,
 }
 
@@ -53,11 +57,13 @@ class PartitionAddress:
 @dataclass(slots=True)
 class _Reader:
     """A consumer of one partition. `position` is the next offset that it gives; `waiting` are
-    records that came with the range before, and lie behind it."""
+    records that came with the range before, and lie behind it. It fetches up to `queued_bytes`
+    before it is asked for them."""
 
     address: PartitionAddress
     consumer: Any
     note: ErrorNote
+    queued_bytes: int = 0
     position: int | None = None
     waiting: list[Any] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -165,10 +171,23 @@ def _reader(address: PartitionAddress) -> _Reader:
             given = kafka_options.configuration(
                 address.place, address.servers, dict(address.options), note
             )
-            reader = _Reader(address, kafka_options.library().Consumer({**given, **CONSUMER}), note)
+            queued = _queued_bytes([one.queued_bytes for one in _readers.values()])
+            own = {**CONSUMER, QUEUED: queued >> 10}
+            consumer = kafka_options.library().Consumer({**given, **own})
+            reader = _Reader(address, consumer, note, queued)
         _readers[address] = reader
         while len(_readers) > READERS_MAX:
             old.append(_readers.popitem(last=False)[1])
     for one in old:
         one.close()
     return reader
+
+
+def _queued_bytes(others: Sequence[int]) -> int:
+    """What one more consumer may fetch ahead beside these: a quarter of what is left of the
+    process's budget, for nobody knows how many there will be."""
+    bytes_max = prefetch.bytes_max
+    if bytes_max is None:
+        return QUEUED_BYTES_MAX
+    left = bytes_max - sum(others)
+    return max(QUEUED_BYTES_MIN, min(QUEUED_BYTES_MAX, left // 4))

@@ -63,6 +63,12 @@ class SinkRecords:
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None = None
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of all keys and values."""
+        columns = (self.values, self.keys or ())
+        return sum(len(one) for column in columns for one in column if one is not None)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KafkaSink:

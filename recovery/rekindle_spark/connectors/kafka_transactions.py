@@ -1,6 +1,7 @@
 """Writes the output of one query partition to a topic, each epoch exactly once.
 
-    open ──fences older writers──► marker ──► write: begin, records, marker of the epoch, commit
+    open ──fences older writers──► marker ──► write: begin, records, marker of the epoch,
+                                                │      all acknowledged in time, commit
                                                 │ an error that is none for good
                                                 └──► the writer is thrown away, and opened anew
 
@@ -14,7 +15,7 @@ what holds. Called by `sink_publishing`.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,10 @@ STUCK_SECONDS = 5.0  # behind the limit of a call that should have kept it
 ASK_SECONDS_MAX = 10.0
 COMMIT_SECONDS_MAX = 30.0
 UNFINISHED_SECONDS_MAX = 3.0
+# A broker aborts a transaction that is open for longer than this option of the client says. All of
+# it has to be acknowledged within a share of that: the commit has to be in time too.
+TIMEOUT, TIMEOUT_MS, TIMEOUT_SHARE = "transaction.timeout.ms", 60_000, 0.8
+FLUSH_SECONDS = 0.5
 # The topic's first partition stands for the query partition: each topic has one.
 MARKED = 0
 NO_OFFSET = -1001
@@ -74,7 +79,8 @@ class EpochMarker:
 class TransactionalWriter:
     """Writes as `name`, which is its transactional id and the group of its marker. `index` is the
     query partition. `partition` is where records without a key go, None until it is open. A topic
-    that was there before, which `is_known`, and is not now may come back: it is away."""
+    that was there before, which `is_known`, and is not now may come back: it is away. Within
+    `seconds_max` the broker has to acknowledge all records of a transaction."""
 
     sink: KafkaSink
     where: str
@@ -83,6 +89,7 @@ class TransactionalWriter:
     is_known: bool = False
     note: ErrorNote = field(default_factory=ErrorNote)
     partition: int | None = None
+    seconds_max: float = TIMEOUT_SHARE * TIMEOUT_MS / 1_000
     refused: list[Any] = field(default_factory=list)
     _producer: Any = None
     _group: Any = None
@@ -100,6 +107,8 @@ class TransactionalWriter:
         with self._meaning():
             own = {"transactional.id": self.name, "on_delivery": self._delivered}
             producer = library.Producer({**PRODUCER, **given, **own})
+            timeout_ms = int(given.get(TIMEOUT, TIMEOUT_MS))  # the client has taken it
+            self.seconds_max = TIMEOUT_SHARE * timeout_ms / 1_000
             self.partition = self.index % self._count(given)
             producer.init_transactions(OPEN_SECONDS_MAX)
             marker = self._read_marker(given)
@@ -138,13 +147,16 @@ class TransactionalWriter:
 
     def _transact(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
         producer.begin_transaction()
+        sent = _Sent(self.where, producer, self.seconds_max, batches, marker.epoch)
         for records in batches:
-            self._produce(producer, records)
+            self._produce(producer, records, sent)
         offsets, group = [self._place(marker)], self._group
         self._within(
             ASK_SECONDS_MAX + STUCK_SECONDS,
             lambda: producer.send_offsets_to_transaction(offsets, group, ASK_SECONDS_MAX),
         )
+        while producer.flush(FLUSH_SECONDS) and not self.refused:
+            sent.check()
         producer.commit_transaction(COMMIT_SECONDS_MAX)
 
     def _within(self, seconds: float, call: Callable[[], object]) -> None:
@@ -179,7 +191,7 @@ class TransactionalWriter:
         with suppress(kafka_options.library().KafkaException):
             producer.abort_transaction(ASK_SECONDS_MAX)
 
-    def _produce(self, producer: Any, records: SinkRecords) -> None:
+    def _produce(self, producer: Any, records: SinkRecords, sent: "_Sent") -> None:
         own: dict[str, Any] = {} if records.keys is not None else {"partition": self.partition}
         keys = records.keys if records.keys is not None else [None] * len(records.values)
         for value, key in zip(records.values, keys, strict=True):
@@ -191,6 +203,7 @@ class TransactionalWriter:
                     producer.poll(0.1)
                     if self.refused:
                         raise kafka_options.library().KafkaException(self.refused[0]) from None
+                    sent.check()
             producer.poll(0)
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -325,6 +338,45 @@ class TransactionalWriter:
             what=f"Kafka cannot be reached ({error.str() or error.name()}{detail})",
             remedy="see that its brokers are there, and can be reached from here",
         )
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Watches how the broker acknowledges what a transaction has sent, up to an epoch."""
+
+    where: str
+    producer: Any
+    seconds_max: float
+    batches: Sequence[SinkRecords]
+    epoch: int
+    left: int = 0
+    began: float = field(default_factory=time.monotonic)
+    heard_at: float = field(default_factory=time.monotonic)
+
+    def check(self) -> None:
+        """Raise SinkAwayError where nothing is acknowledged any more, or not all of it in time."""
+        now, left = time.monotonic(), len(self.producer)
+        if left != self.left:
+            self.left, self.heard_at = left, now
+        if now - self.heard_at > COMMIT_SECONDS_MAX:
+            what = f"Kafka cannot be reached (nothing acknowledged for {COMMIT_SECONDS_MAX:.0f} s)"
+            remedy = "see that its brokers are there, and can be reached from here"
+        elif now - self.began > self.seconds_max:
+            rows = sum(len(one.values) for one in self.batches)
+            size = sum(one.bytes for one in self.batches)
+            what = (
+                f"a transaction of {len(self.batches):,} epochs up to {self.epoch}, of {rows:,} "
+                f"records and {size / 1e6:,.1f} MB, was not acknowledged within "
+                f"{self.seconds_max:.0f} s"
+            )
+            remedy = (
+                f"see that its brokers keep up; an epoch of a query partition is one transaction: "
+                f"make epochs smaller, or raise {TIMEOUT} in the sink's options, up to the "
+                "brokers' transaction.max.timeout.ms"
+            )
+        else:
+            return
+        raise SinkAwayError(where=self.where, what=what, remedy=remedy)
 
 
 def _decoded(where: str, epoch: int, metadata: str | None) -> EpochMarker:

@@ -12,6 +12,7 @@ epoch loop, the catch-up loop and `control_loop`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rekindle.model.errors import RunError, SourceAwayError
@@ -35,6 +36,8 @@ def heed_answers(application: DriverContext) -> None:
         return
     for step, text in application.polls.take_commit_news().items():
         application.events.write("source-commit-failed", source=step, text=text)
+    for step, text in application.polls.take_work_news().items():
+        application.events.write("source-busy", source=step, text=text)
     intakes, now = application.arrivals.intakes.by_step, driver_clock.now()
     for step, answer in application.polls.newest().items():
         intake = intakes[step]
@@ -62,7 +65,9 @@ def hold_back(application: DriverContext, faults: Mapping[int, SourceAwayError])
             if held is None:
                 application.events.write("source-away", source=chain.source, text=fault.what)
             since = now if held is None else held.since
-            application.held[index] = HeldSource(since, now + RETRY_SECONDS, fault.what)
+            unread = frozenset() if held is None else held.unread
+            unread |= {number for number in faults if number in chain.partitions}
+            application.held[index] = HeldSource(since, now + RETRY_SECONDS, fault.what, unread)
             application.progress.hold_back(
                 number for number in chain.partitions if number in application.progress.placed
             )
@@ -71,10 +76,17 @@ def hold_back(application: DriverContext, faults: Mapping[int, SourceAwayError])
 
 
 def note_read(application: DriverContext, counted: Mapping[int, Mapping[str, Any]]) -> None:
-    """Partitions have run: let go those that have read their source again."""
+    """Partitions have run: let go of sources that all have read again which could not. That others
+    have says nothing."""
     for number, outcome in counted.items() if application.held else ():
         chain = application.program.owner[number]
-        if chain.index in application.held and outcome.get("read"):
+        held = application.held.get(chain.index)
+        if held is None or not outcome.get("read"):
+            continue
+        # one that was stopped will not read again
+        if unread := held.unread - {number} - application.progress.stopped.keys():
+            application.held[chain.index] = replace(held, unread=unread)
+        else:
             _let_go(application, chain)
 
 

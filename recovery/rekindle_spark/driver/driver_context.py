@@ -54,11 +54,12 @@ class Moves:
 @dataclass(frozen=True, slots=True)
 class HeldSource:
     """A source that hosts could not read, since then, and why; it is read again from `retry_at`
-    on."""
+    on. `unread` are the partitions that could not."""
 
     since: float
     retry_at: float
     text: str = ""
+    unread: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)

@@ -160,13 +160,11 @@ def _gateway(name: str, place: DriverPlace) -> SparkGateway:
 def _with_records(built: Program, plain: Program, store: CheckpointStore) -> bool:
     """Say to sources that keep records where these are; whether the program is then another one
     than the plain one was."""
-    recorded = [
-        (name, source)
-        for name, source in _unbounded(built).items()
-        if isinstance(source, unbounded_source.RecordKeeping)
-    ]
-    for name, source in recorded:
-        store.patience.through(partial(source.keep_in, store.files, name))
+    recorded = _record_keeping(built)
+    keeping = {chain.name for chain in built.chains if chain.root.dead_letters}
+    for name, source in recorded.items():
+        begin = partial(source.keep_in, store.files, name, dead_letters=name in keeping)
+        store.patience.through(begin)
     return built is not plain or bool(recorded)
 
 
@@ -223,7 +221,10 @@ def _with_branches(plain: Program, history: StoreHistory) -> Program:
 def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -> None:
     """Read what a start goes on from as it will be read once a generation has been taken: what
     cannot be read ends this driver, and not the one that runs. Raises InputError for another
-    pipeline or other libraries, DamagedError for a record that cannot be read."""
+    pipeline, other libraries, or another source with records under its name, DamagedError for a
+    record that cannot be read."""
+    for name, source in _record_keeping(plain).items():
+        store.patience.through(partial(source.check_records, store.files, name))
     history = store.read()
     built = _with_branches(plain, history)
     if savepoint_upgrade.is_needed(built, history):
@@ -255,6 +256,12 @@ def _unbounded(built: Program) -> dict[str, Any]:
     """All other sources, by name."""
     found = _sources(built).items()
     return {name: source for name, source in found if unbounded_source.is_unbounded(source)}
+
+
+def _record_keeping(built: Program) -> dict[str, unbounded_source.RecordKeeping]:
+    """Those of them that keep records in the store, by name."""
+    found = _unbounded(built).items()
+    return {name: one for name, one in found if isinstance(one, unbounded_source.RecordKeeping)}
 
 
 def _sources(built: Program) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Asks sources whose future is unknown what has arrived, each in a thread of its own.
 
 The epoch loop takes the newest answer and never waits for a source. One that cannot be reached is
-asked again, and so is one that does not answer at all: that counts as away too. What nobody will
+asked again, and so is one that does not answer at all: that counts as away too, but where it says
+that it gets on with what takes long. What nobody will
 read again is committed by the same thread once an answer is there, to sources that keep records
 here also while they are away. That is for others to look at:
 where it fails the run goes on. Called by `driver_main` and `away_sources`.
@@ -14,7 +15,11 @@ from dataclasses import dataclass, field
 
 from rekindle.model.errors import RekindleError, RunError, SourceAwayError
 from rekindle_spark.driver.source_intake import SourceAnswer
-from rekindle_spark.pipeline.unbounded_source import RecordKeeping, UnboundedSource
+from rekindle_spark.pipeline.unbounded_source import (
+    RecordKeeping,
+    UnboundedSource,
+    WorkReporting,
+)
 from rekindle_spark.user_code import dead_letter_sieve
 
 AWAY_SECONDS = 1.0
@@ -35,7 +40,9 @@ def check(sources: Mapping[str, UnboundedSource]) -> None:
 class SourcePolls:
     """Threads that ask `sources`, by step, every `period_seconds`; those that `begin` are asked
     where reading begins first. `now` is the clock of the answers. `commit_errors` say by step
-    why the newest commit has failed, `commit_news` are those that nobody has taken yet."""
+    why the newest commit has failed, `commit_news` are those that nobody has taken yet. `worked`
+    has what sources had done that have not answered for long, and when; `work_news` what they are
+    at, once for each time."""
 
     sources: Mapping[str, UnboundedSource]
     period_seconds: float
@@ -46,6 +53,8 @@ class SourcePolls:
     needless: dict[str, Mapping[str, int]] = field(default_factory=dict)
     commit_errors: dict[str, str] = field(default_factory=dict)
     commit_news: dict[str, str] = field(default_factory=dict)
+    worked: dict[str, tuple[int, float]] = field(default_factory=dict)
+    work_news: dict[str, str] = field(default_factory=dict)
     started_at: float = 0.0
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,7 +84,8 @@ class SourcePolls:
                 raise self.failure
             answers, now = dict(self.answers), self.now()
         for step in self.sources:
-            silent_seconds = now - (answers[step].at if step in answers else self.started_at)
+            answered_at = answers[step].at if step in answers else self.started_at
+            silent_seconds = now - max(answered_at, self._worked_at(step, answered_at))
             if silent_seconds > SILENT_SECONDS_MAX:
                 text = f"has not answered for {silent_seconds:.0f} s"
                 answers[step] = SourceAnswer(now, away=text)
@@ -91,6 +101,26 @@ class SourcePolls:
         with self.lock:
             news, self.commit_news = self.commit_news, {}
         return news
+
+    def take_work_news(self) -> dict[str, str]:
+        """What sources are at, by step, that have not answered for long and get on."""
+        news, self.work_news = self.work_news, {}
+        return news
+
+    def _worked_at(self, step: str, answered_at: float) -> float:
+        """When a source that has not answered for long was last seen to get on."""
+        source, now = self.sources[step], self.now()
+        if now - answered_at <= SILENT_SECONDS_MAX / 2:
+            self.worked.pop(step, None)
+            return answered_at
+        work = source.work() if isinstance(source, WorkReporting) else None
+        done, at = self.worked.get(step, (0, answered_at))
+        if work is None or work.done == done:
+            return at
+        if at == answered_at:
+            self.work_news[step] = work.text
+        self.worked[step] = (work.done, now)
+        return now
 
     def _ask(self, step: str) -> None:
         """What a thread does."""

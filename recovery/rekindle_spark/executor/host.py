@@ -57,6 +57,7 @@ from rekindle_spark.executor.sandbox import Died
 from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_spark.pipeline.program import Program
+from rekindle_spark.pipeline.unbounded_source import prefetch
 from rekindle_spark.user_code import print_forwarding, watchdog
 from rekindle_spark.user_code.watchdog import Watchdog
 from rekindle_store import store_files
@@ -136,6 +137,7 @@ class Host:
             self._fence(request)
             if isinstance(data, OverBudget):
                 raise data
+            prefetch.bytes_max = self.gauge.prefetch_bytes_max(request)
             received, is_sound = frames.sound(data)
             done.is_damaged = not is_sound
             with self.activity.entry(request["attempt"]) as entry:

@@ -29,6 +29,8 @@ M_ARENA_MAX = -8  # of malloc.h
 # passed for a while, and epochs are smaller then; at a container's limit the kernel kills.
 SHARE_OF_SETTING, SHARE_OF_CONTAINER = 4.0, 1.25
 TRIAL_BYTES_MIN = 128 << 20
+# Of the budget, for what sources fetch before it is asked for.
+PREFETCH_SHARE = 1 / 8
 
 
 class OverBudget(Exception):
@@ -90,6 +92,11 @@ class MemoryGauge:
             return 0
         is_set = request.get("memory_bytes_max") is not None
         return int((SHARE_OF_SETTING if is_set else SHARE_OF_CONTAINER) * budget)
+
+    def prefetch_bytes_max(self, request: Mapping[str, Any]) -> int | None:
+        """What sources of this process may fetch before it is asked for; None: no limit."""
+        budget = self._budget(request)
+        return None if budget is None else int(PREFETCH_SHARE * budget)
 
     def trial_bytes_max(self, request: Mapping[str, Any]) -> int:
         """What a process beside this one may use: what this one would have left for a function, or

@@ -132,9 +132,9 @@ def merged(known: Declared, own: Declared) -> Declared:
 def places(files: Files, sinks: Mapping[str, tuple[KafkaSink, int]]) -> dict[str, SinkIdentity]:
     """Of whom the writers are, by query, once the driver's record says so. Raises as `read`."""
     found = read(files)
-    store, origin = commit_log.identity(files), commit_log.copied_from(files)
+    store, origins = commit_log.identity(files), commit_log.copied_from(files)
     return {
-        query: replace(_place(query, sink, partitions, found), store=store, origin=origin)
+        query: replace(_place(query, sink, partitions, found), store=store, origins=origins)
         for query, (sink, partitions) in sinks.items()
     }
 

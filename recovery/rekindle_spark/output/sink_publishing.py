@@ -28,7 +28,7 @@ from rekindle.model.errors import (
     RunError,
     SinkAwayError,
 )
-from rekindle_spark.connectors.kafka_sink import KafkaSink
+from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.store.store_retry import StoreRetry
@@ -43,8 +43,13 @@ JOIN_SECONDS = 5.0
 MARK_SECONDS = 6 * 3600.0
 # Query partitions of a sink that are written side by side.
 WRITERS_MAX = 16
-# Of what lies behind: so much goes into one transaction, but a file as a whole.
+# Of what lies behind: so much goes into one transaction, but an epoch as a whole. A topic that
+# takes 350 kB of a query partition in a second has that many bytes within the time that a
+# transaction may be open for; for a slower one they become fewer.
 ROWS_MAX, FILES_MAX = 100_000, 64
+BYTES_MAX, BYTES_MIN = 16 << 20, 64 << 10
+# Of that time: what takes longer than the first is too much, what less than the other too little.
+LONG_SHARE, SHORT_SHARE = 1 / 4, 1 / 16
 
 Say = Callable[[str, Mapping[str, Any]], None]
 
@@ -53,14 +58,14 @@ Say = Callable[[str, Mapping[str, Any]], None]
 class SinkIdentity:
     """Of whom the writers of a sink are: `name` of all of them, how many query partitions there
     are or were, and of how many a marker has to be there. `store` is the identity of the store that
-    is written from, `origin` that of the one of which it is a copy."""
+    is written from, `origins` those of the stores of which it is a copy, or a copy of a copy."""
 
     query: str
     name: str
     partitions: int
     marked: int
     store: str = ""
-    origin: str = ""
+    origins: tuple[str, ...] = ()
 
     def writer(self, sink: KafkaSink, index: int) -> TransactionalWriter:
         """The writer of a query partition."""
@@ -115,17 +120,39 @@ class TopicPosition:
             )
 
 
-def chunks(files: Sequence[NamedFile]) -> Iterator[list[NamedFile]]:
-    """Stretches of files, each for one transaction."""
-    chunk, rows = list[NamedFile](), 0
-    for file in files:
-        if chunk and (rows + file.rows > ROWS_MAX or len(chunk) == FILES_MAX):
-            yield chunk
-            chunk, rows = [], 0
-        chunk.append(file)
-        rows += file.rows
-    if chunk:
-        yield chunk
+@dataclass(slots=True)
+class TransactionSize:
+    """How many bytes of records go into one transaction of a query partition."""
+
+    bytes_max: int = BYTES_MAX
+
+    def shrink(self) -> None:
+        """One was not finished, or took long."""
+        self.bytes_max = max(BYTES_MIN, self.bytes_max // 2)
+
+    def note(self, seconds: float, seconds_max: float) -> None:
+        """One took so many seconds, and may be open for so many."""
+        if seconds > LONG_SHARE * seconds_max:
+            self.shrink()
+        elif seconds < SHORT_SHARE * seconds_max:
+            self.bytes_max = min(BYTES_MAX, 2 * self.bytes_max)
+
+
+def transactions(
+    epochs: Iterable[tuple[NamedFile, SinkRecords]], size: TransactionSize
+) -> Iterator[list[tuple[NamedFile, SinkRecords]]]:
+    """Stretches of epochs of a query partition, each for one transaction. An epoch is never
+    divided: readers of what is committed get all of it or nothing."""
+    stretch, rows, length = list[tuple[NamedFile, SinkRecords]](), 0, 0
+    for file, records in epochs:
+        too_much = rows + file.rows > ROWS_MAX or length + records.bytes > size.bytes_max
+        if stretch and (too_much or len(stretch) == FILES_MAX):
+            yield stretch
+            stretch, rows, length = [], 0, 0
+        stretch.append((file, records))
+        rows, length = rows + file.rows, length + records.bytes
+    if stretch:
+        yield stretch
 
 
 def side_by_side(work: Sequence[Callable[[], None]]) -> None:
@@ -164,7 +191,9 @@ class SinkPublisher:
     """A thread that writes one query's output to its sink. `newest` is the number of the newest
     commit record, `begun` what it was when the driver began, `done` that of the last whose output
     is in the topic. `check_generation` raises
-    FencedError where a newer driver has started; `patience` is that for the store."""
+    FencedError where a newer driver has started; `patience` is that for the store. `away_kind` is
+    the event that has said why nothing is written since `away_since`, and `wanted` the commit
+    record up to which it has been tried: the sink is back once that is written."""
 
     sink: KafkaSink
     place: SinkIdentity
@@ -178,10 +207,13 @@ class SinkPublisher:
     done: int = -1
     failure: RekindleError | None = None
     away_since: float | None = None
+    away_kind: str = ""
+    wanted: int = 0
     ended: bool = False
     marked_at: float = 0.0
     written: dict[int, TopicPosition] = field(default_factory=dict)
     writers: dict[int, TransactionalWriter] = field(default_factory=dict)
+    sizes: dict[int, TransactionSize] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
     thread: threading.Thread | None = None
 
@@ -212,7 +244,7 @@ class SinkPublisher:
             try:
                 self._follow()
             except SinkAwayError as error:
-                self._note_away(error)
+                self._note_away(error, "sink-away")
             except FencedError as error:
                 self._note_fenced(error)
             except dead_letter_sieve.USERS_ERRORS as error:
@@ -233,18 +265,29 @@ class SinkPublisher:
             if log.last >= self.newest:
                 self._caught_up(log.last)
                 continue
-            try:
-                found = log.look()
-            except DamagedError:
-                raise
-            except RunError:  # the store is away; who commits has the patience for it
-                self._wait(RETRY_SECONDS)
-                continue
+            found = self._look(log)
             if found:
+                self.wanted = max(self.wanted, log.last)
                 self._write(found, rows)
-                self._note_back()
+                if log.last >= self.wanted:
+                    self._note_back()
             elif found is None:
                 self._wait(RETRY_SECONDS)  # the record is on its way into a segment
+
+    def _look(self, log: OutputLog) -> list[NamedFile] | None:
+        """The files that the next commit records name, once the store can be read."""
+
+        def look() -> list[NamedFile] | None:
+            try:
+                return log.look()
+            except DamagedError:
+                raise
+            except RunError as error:
+                if isinstance(error.__cause__, OSError):
+                    raise error.__cause__ from error
+                raise
+
+        return self.patience.through(look)
 
     def _open(self) -> None:
         indices = range(self.place.partitions)
@@ -270,7 +313,8 @@ class SinkPublisher:
                 remedy="it goes with a topic that is recreated, and after offsets.retention.minutes"
                 " without a driver: give the sink another topic, which gets all output",
             )
-        if marker is not None and marker.store not in ("", self.place.store, self.place.origin):
+        known = ("", self.place.store, *self.place.origins)
+        if marker is not None and marker.store not in known:
             raise RunError(
                 where=where,
                 what="is written from another store, a copy of this one",
@@ -298,13 +342,24 @@ class SinkPublisher:
 
     def _write_part(self, rows: OutputRows, index: int, files: Sequence[NamedFile]) -> None:
         written, writer = self.written[index], self.writers[index]
-        for chunk in chunks(written.due(files)):
-            marker = EpochMarker(chunk[-1].epoch, chunk[-1].commit, self.place.store)
-            batches = [
-                self.sink.records(self.place.query, self._table(rows, file)) for file in chunk
-            ]
-            writer.write(batches, marker)
+        size = self.sizes.setdefault(index, TransactionSize())
+        due = written.due(files)
+        # a transaction is begun once its records are made: the store may be away meanwhile
+        epochs = ((file, self._records(rows, file)) for file in due)
+        for stretch in transactions(epochs, size):
+            newest = stretch[-1][0]
+            marker = EpochMarker(newest.epoch, newest.commit, self.place.store)
+            began = driver_clock.now()
+            try:
+                writer.write([records for _, records in stretch], marker)
+            except SinkAwayError:
+                size.shrink()
+                raise
+            size.note(driver_clock.now() - began, writer.seconds_max)
             written.marker = marker
+
+    def _records(self, rows: OutputRows, file: NamedFile) -> SinkRecords:
+        return self.sink.records(self.place.query, self._table(rows, file))
 
     def _table(self, rows: OutputRows, file: NamedFile) -> pa.Table:
         """The rows of a file, which may lie in one of many by now."""
@@ -323,33 +378,44 @@ class SinkPublisher:
         with self.changed:
             self.changed.wait_for(lambda: self.ended, seconds)
 
-    def _note_away(self, error: SinkAwayError) -> None:
+    def _note_away(self, error: RekindleError, kind: str) -> None:
         now = driver_clock.now()
         if self.away_since is None:
             self.away_since = now
-            self.say("sink-away", {"query": self.place.query, "text": error.what})
-        if now - self.away_since > self.sink.patience_seconds:
+        if self.away_kind != kind:
+            self.away_kind = kind
+            self.say(kind, {"query": self.place.query, "text": error.what})
+        seconds = now - self.away_since
+        if seconds > self.sink.patience_seconds:
             self.failure = RunError(
                 where=error.where,
-                what=f"could not be reached for {now - self.away_since:.0f} s ({error.what})",
-                remedy="see that it is there, and start again: what is committed is written then",
+                what=f"could not be {'reached' if kind == 'sink-away' else 'written'} for "
+                f"{seconds:.0f} s ({error.what})",
+                remedy=f"{error.remedy}; then start again: what is committed is written then",
             )
 
     def _note_back(self) -> None:
         """Something was written, or nothing is left: to be opened alone is no sign of it."""
         if self.away_since is not None:
-            self.away_since = None
+            self.away_since, self.away_kind = None, ""
             self.say("sink-back", {"query": self.place.query})
 
     def _note_fenced(self, error: FencedError) -> None:
-        """By a newer driver of the store, or by an older one that was stopped and went on: that
-        one ends when it looks for newer drivers."""
+        """By a newer driver of the store, which ends this one. Or by an older one that was stopped
+        and went on, and ends when it looks for newer drivers; by the driver of a copy; or by the
+        broker, for a transaction that was open for too long. Then it is tried again, with the
+        patience that there is for a sink that is away."""
         try:
             self.patience.through(self.check_generation)
         except FencedError:
             self.failure = error
         except dead_letter_sieve.USERS_ERRORS as other:
             self.failure = _failure(self.place.query, other)
+        else:
+            name = self.place.name
+            remedy = f"see that no driver of another copy of this store writes as {name}"
+            again = RunError(where=error.where, what=error.what, remedy=remedy)
+            self._note_away(again, "sink-fenced")
 
 
 @dataclass(slots=True)

@@ -25,6 +25,17 @@ SECONDS_MAX = 30 * 86_400.0
 ROWS_MAX, BYTES_MAX = 10**9, 2**40
 
 
+@dataclass(slots=True)
+class PrefetchBudget:
+    """How many bytes all sources of a process may fetch before anybody asks for them; None: nothing
+    limits them. Hosts set it, from the limit of their memory."""
+
+    bytes_max: int | None = None
+
+
+prefetch = PrefetchBudget()
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
     """What can be read of one source partition: the offsets [oldest, latest). `identity` is another
@@ -108,10 +119,31 @@ class UnboundedSource(Protocol):
 @runtime_checkable
 class RecordKeeping(Protocol):
     """A source that keeps records of its own in the checkpoint store. The driver says where, before
-    it asks for offsets and before the source is sent to nodes. Raises OSError while that is away.
+    it asks for offsets and before the source is sent to nodes, and whether what cannot be decoded
+    is kept as dead letters. Raises OSError while the store is away.
     """
 
-    def keep_in(self, store: Files, step: str) -> None: ...
+    def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None: ...
+
+    def check_records(self, store: Files, step: str) -> None:
+        """Raise InputError where the store has records of another source under this name. It is
+        asked before the driver takes a generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWork:
+    """What a source is at, and how much of it is done: a number that grows while it gets on."""
+
+    done: int
+    text: str
+
+
+@runtime_checkable
+class WorkReporting(Protocol):
+    """A source whose `latest_offsets` may rightly take long. Another thread asks what it is at
+    meanwhile, None while that is nothing; one that gets on is not away."""
+
+    def work(self) -> SourceWork | None: ...
 
 
 def check_terms(where: str, source: Any) -> None:

@@ -93,6 +93,25 @@ def test_a_copy_has_an_identity_of_its_own_and_the_origin_of_the_store(
     ]
     assert len({commit_log.identity(place) for place in places}) == 4
     assert len({commit_log.origin(place) for place in places}) == 1
+    store_identity, one_identity = (commit_log.identity(place) for place in places[:2])
+    assert [commit_log.copied_from(place) for place in places] == [
+        (),
+        (store_identity,),
+        (store_identity,),
+        (one_identity, store_identity),
+    ]
+
+
+def test_of_a_copy_by_an_older_version_the_store_is_known_that_it_was_made_of(
+    store: Path, tmp_path: Path
+) -> None:
+    store_copies.copy(str(store), str(tmp_path / "old"))
+    path = tmp_path / "old/copy.json"
+    content = record_format.decode("copy", path.read_bytes(), "here")
+    path.write_bytes(record_format.encode("copy", {**content, "of": "5f"}))
+    assert commit_log.copied_from(store_files.at(tmp_path / "old")) == ("5f",)
+    store_copies.copy(str(tmp_path / "old"), str(tmp_path / "new"))
+    assert commit_log.copied_from(store_files.at(tmp_path / "new"))[1:] == ("5f",)
 
 
 def test_what_is_there_and_equal_is_not_copied_again(store: Path, tmp_path: Path) -> None:

@@ -125,13 +125,14 @@ def test_what_is_no_value_of_a_known_schema_is_rejected_alone(registry: Registry
 
 
 def test_an_unknown_number_is_asked_for_once_in_a_batch_and_again_after_some_seconds(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     unknown, decoder = struct.pack(">bI", 0, 99) + b"x", Avro(SCHEMA, registry.url)
     values = [order(1, "a"), unknown, *[order(2, "b")] * 5, unknown]
     assert [*decoder.decode(values).rejected] == [1, 7]
     assert [*decoder.decode([unknown]).rejected] == [0]
     assert registry.asked == [1, *[99] * avro_values.ASKS_MAX]
+    assert caplog.messages == [f"schema registry {registry.url}: has no schema 99"]
     monkeypatch.setattr(avro_values, "UNKNOWN_SECONDS", 0.0)
     monkeypatch.setitem(SCHEMAS, 99, FIRST)
     known = struct.pack(">bI", 0, 99) + order(3, "c")[5:]

@@ -1,6 +1,7 @@
 """The source of Kafka without a broker: what it refuses, sends to nodes, and makes of records."""
 
 import pickle
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.connectors.kafka import Kafka
 from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.connectors.kafka_ranges import PartitionAddress
+from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.steps import Pipeline
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("value", pa.int64())])
@@ -245,6 +247,35 @@ def test_an_error_before_records_came_explains_no_later_silence(
     with pytest.raises(SourceAwayError, match="at offset 1") as away:
         list(reader.read(0, 5))
     assert "AUTHENTICATION" not in str(away.value)
+
+
+@pytest.mark.parametrize("budget_mib", [None, 16, 128, 2_048])
+def test_what_consumers_fetch_ahead_stays_within_the_budget_of_the_process(
+    client: Any, monkeypatch: pytest.MonkeyPatch, budget_mib: int | None
+) -> None:
+    given: list[dict[str, Any]] = []
+
+    def consumer(options: dict[str, Any]) -> Any:
+        given.append(options)
+        return SimpleNamespace(close=lambda: None)
+
+    client.Consumer = consumer
+    monkeypatch.setattr(kafka_ranges, "_readers", OrderedDict())
+    budget = None if budget_mib is None else budget_mib << 20
+    monkeypatch.setattr(unbounded_source.prefetch, "bytes_max", budget)
+    for number in range(2 * kafka_ranges.READERS_MAX):
+        kafka_ranges._reader(PartitionAddress("b:9092", "flights", number))
+        kafka_ranges._reader(PartitionAddress("b:9092", "flights", number))
+    fetched = [one["queued.max.messages.kbytes"] << 10 for one in given]
+    assert len(fetched) == 2 * kafka_ranges.READERS_MAX
+    least, most = kafka_ranges.QUEUED_BYTES_MIN, kafka_ranges.QUEUED_BYTES_MAX
+    together = sum(one.queued_bytes for one in kafka_ranges._readers.values())
+    if budget is None:
+        assert {*fetched} == {most}
+        return
+    assert fetched[0] == min(most, budget // 4)
+    assert min(fetched) >= least
+    assert together <= max(budget, 0) + kafka_ranges.READERS_MAX * least
 
 
 def test_a_pipeline_takes_it_with_dead_letters() -> None:

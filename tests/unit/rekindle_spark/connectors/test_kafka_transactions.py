@@ -1,4 +1,4 @@
-"""Calls of Kafka's client that never return: the writer goes on without them."""
+"""Calls of Kafka's client that never return, and transactions that take too long."""
 
 import threading
 from typing import Any
@@ -14,7 +14,8 @@ from rekindle_spark.connectors.kafka_transactions import EpochMarker, Transactio
 class StuckProducer:
     """Waits for a coordinator that never answers, as librdkafka does after a broker was away."""
 
-    def __init__(self) -> None:
+    def __init__(self, left: int = 0) -> None:
+        self.left = left
         self.calls: list[str] = []
         self.released = threading.Event()
 
@@ -25,6 +26,14 @@ class StuckProducer:
         self.calls.append("produce")
 
     def poll(self, _: float) -> None: ...
+
+    def __len__(self) -> int:
+        return self.left
+
+    def flush(self, _: float) -> int:
+        """What is left: of what it had at first one more is acknowledged with each call."""
+        self.left = max(0, self.left - 1)
+        return self.left
 
     def send_offsets_to_transaction(self, *_: Any) -> None:
         self.calls.append("offsets")
@@ -60,3 +69,38 @@ def test_an_answer_in_time_is_followed_by_the_commit() -> None:
     answering.released.set()
     writer(answering).write([SinkRecords([b"1"])], EpochMarker(1, 5))
     assert answering.calls == ["begin", "produce", "offsets", "commit"]
+
+
+class DeafProducer(StuckProducer):
+    """Sends to a broker that acknowledges nothing."""
+
+    def flush(self, _: float) -> int:
+        return self.left
+
+
+def test_all_is_acknowledged_before_a_transaction_is_committed() -> None:
+    slow = StuckProducer(left=5)
+    slow.released.set()
+    writer(slow).write([SinkRecords([b"1"])], EpochMarker(1, 5))
+    assert (slow.left, slow.calls[-1]) == (0, "commit")
+
+
+def test_a_transaction_that_is_open_for_too_long_is_not_committed_and_says_its_limit() -> None:
+    slow = StuckProducer(left=10**9)
+    slow.released.set()
+    one = writer(slow)
+    one.seconds_max = 0.05
+    with pytest.raises(SinkAwayError) as failed:
+        one.write([SinkRecords([b"1" * 1_500_000, b"2"])], EpochMarker(7, 5))
+    assert "of 1 epochs up to 7, of 2 records and 1.5 MB, was not acknowledged" in failed.value.what
+    assert "raise transaction.timeout.ms in the sink's options" in failed.value.remedy
+    assert "commit" not in slow.calls
+
+
+def test_a_broker_that_acknowledges_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_transactions, "COMMIT_SECONDS_MAX", 0.05)
+    deaf = DeafProducer(left=5)
+    deaf.released.set()
+    with pytest.raises(SinkAwayError, match="nothing acknowledged for 0 s"):
+        writer(deaf).write([SinkRecords([b"1"])], EpochMarker(1, 5))
+    assert "commit" not in deaf.calls

@@ -31,11 +31,12 @@ from rekindle_spark.pipeline.steps import Pipeline, count
 NOW = 1_000.0
 
 
-def build(log: Log) -> Program:
-    """Two sources with a window each: partitions 0 and 1 are sources, 2 and 3 windows."""
+def build(log: Log, readers: int = 1) -> Program:
+    """Two sources with a window each: partitions 0 and 1 are sources, 2 and 3 windows, where each
+    source has one reader."""
     pipeline = Pipeline("logs")
     for name in ("one", "other"):
-        rows = pipeline.source(name, log)
+        rows = pipeline.source(name, log, parallelism=readers)
         window = {"keys": ["key"], "size_seconds": 10, "aggregates": {"n": count()}}
         rows.window(f"{name}-counts", **window).sink(f"{name}-out")  # type: ignore[arg-type]
     return program.build(pipeline)
@@ -44,14 +45,15 @@ def build(log: Log) -> Program:
 class World:
     """A driver's application in which everything runs; `at` is the time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, readers: int = 1) -> None:
         self.at = NOW
         monkeypatch.setattr("rekindle_spark.driver.driver_clock.now", lambda: self.at)
         self.log = Log({"p": 10})
         self.told: list[tuple[str, str]] = []
         self.answers: dict[str, SourceAnswer] = {}
         self.commit_news: dict[str, str] = {}
-        built = build(self.log)
+        self.work_news: dict[str, str] = {}
+        built = build(self.log, readers)
         numbers = range(len(built.partition_names))
         progress = PartitionTable(built)
         progress.placed = dict.fromkeys(numbers, "a")
@@ -67,7 +69,11 @@ class World:
             newest=5,
             lock=threading.RLock(),
             arrivals=SimpleNamespace(intakes=Intakes(intakes)),
-            polls=SimpleNamespace(newest=lambda: self.answers, take_commit_news=self.take_news),
+            polls=SimpleNamespace(
+                newest=lambda: self.answers,
+                take_commit_news=self.take_news,
+                take_work_news=lambda: self.work_news,
+            ),
             claimed=set(),
             cuts={},
             settings=SimpleNamespace(runtime=RuntimeSettings()),
@@ -115,6 +121,31 @@ def test_it_is_tried_again_after_a_rest_and_let_go_once_it_was_read(world: World
     away_sources.note_read(world.application, {one: {"epochs": [[5]], "read": {"p": [1, 1, 1]}}})
     assert not away_sources.is_held(world.application, one)
     assert world.told == [("source-away", "one"), ("source-back", "one")]
+
+
+def test_it_is_let_go_once_all_have_read_that_could_not_and_its_patience_lasts_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, readers=2)
+    one, other = world.numbers["one/0"], world.numbers["one/1"]
+    counted = {"epochs": [[5]], "read": {"p": [1, 1, 1]}}
+    world.fail("one/1")
+    world.at += 30
+    away_sources.note_read(world.application, {one: counted})
+    assert away_sources.is_held(world.application, other)
+    world.fail("one/1")
+    world.at += 31
+    with pytest.raises(RunError, match="could not be reached for 61 s"):
+        world.fail("one/1")
+    assert world.told == [("source-away", "one")]
+    away_sources.note_read(world.application, {other: counted})
+    assert world.told == [("source-away", "one"), ("source-back", "one")]
+
+
+def test_a_source_that_gets_on_with_what_takes_long_is_said_to(world: World) -> None:
+    world.work_news = {"one": "counts the rows of a"}
+    away_sources.heed_answers(world.application)
+    assert world.told == [("source-busy", "one")]
 
 
 def test_it_is_read_again_in_a_job_of_its_own_and_no_epoch_takes_it_along(world: World) -> None:

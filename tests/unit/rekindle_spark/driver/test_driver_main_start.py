@@ -12,12 +12,14 @@ from stores import cut, states
 from rekindle.model import record_format
 from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.settings import Settings
+from rekindle_spark.connectors.file_source import FileSource
 from rekindle_spark.driver import driver_main
 from rekindle_spark.driver.driver_main import DriverPlace
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.store import library_versions
 from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_store import store_files
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -128,3 +130,23 @@ def test_other_libraries_are_no_matter_behind_a_savepoint_and_in_older_records(
     del record["libraries"]
     path.write_bytes(record_format.encode("generation", record))
     library_versions.check(store.files, store.fold)
+
+
+@pytest.mark.usefixtures("running")
+def test_a_start_with_files_at_another_place_fences_nobody(tmp_path: Path) -> None:
+    schema = pa.schema([("at", pa.timestamp("us")), ("value", pa.int64())])
+    for name in ("in", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("at,value\n2020-01-01T00:00:00,1\n")
+
+    def files(name: str) -> FileSource:
+        return FileSource(tmp_path / name, "csv", schema, "at")
+
+    known = files("in")
+    known.keep_in(store_files.at(tmp_path / "store"), "rows")
+    assert known.latest_offsets()["0"].latest == 1
+    pipeline = Pipeline("files")
+    pipeline.source("rows", files("other")).sink("out")
+    place = DriverPlace(None, tmp_path / "store", tmp_path / "events.jsonl", {})
+    with pytest.raises(InputError, match=r"step rows: .* give the step another name"):
+        driver_main.run(pipeline, Settings(), place)

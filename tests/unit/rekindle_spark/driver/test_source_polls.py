@@ -15,8 +15,8 @@ from rekindle.model.errors import (
     SourceAwayError,
 )
 from rekindle_spark.driver import source_polls
-from rekindle_spark.driver.source_polls import SourcePolls
-from rekindle_spark.pipeline.unbounded_source import PartitionOffsets
+from rekindle_spark.driver.source_polls import SILENT_SECONDS_MAX, SourcePolls
+from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, SourceWork
 from rekindle_store.store_files import Files
 
 
@@ -85,6 +85,34 @@ def test_why_a_commit_fails_is_news_once_until_it_changes() -> None:
     assert asking.failure is None
 
 
+class Counting(Log):
+    """Has a large file to count before it answers."""
+
+    at: SourceWork | None = None
+
+    def work(self) -> SourceWork | None:
+        return self.at
+
+
+def test_a_source_that_gets_on_with_what_takes_long_is_not_away() -> None:
+    now = [1_000.0]
+    source = Counting({"p": 10})
+    asking = SourcePolls({"one": source}, 0.0, frozenset(), lambda: now[0])
+    poll(asking)
+    for done in range(5):
+        now[0] += SILENT_SECONDS_MAX - 5
+        source.at = SourceWork(done + 1, f"counts the rows of a, {done}")
+        answer = asking.newest()["one"]
+        assert (answer.away, answer.offsets["p"].latest) == ("", 10)
+    assert asking.take_work_news() == {"one": "counts the rows of a, 0"}
+    assert asking.take_work_news() == {}
+    now[0] += SILENT_SECONDS_MAX + 1
+    assert asking.newest()["one"].away == "has not answered for 31 s", "it does not get on"
+    source.at = None
+    poll(asking)
+    assert not asking.newest()["one"].away
+
+
 def test_nothing_is_committed_to_a_source_that_is_away() -> None:
     source = Committing([None])
     source.is_away = True
@@ -117,7 +145,9 @@ NO_TOPIC = {
 
 def test_a_source_with_records_here_is_committed_to_also_while_it_is_away() -> None:
     class Keeping(Committing):
-        def keep_in(self, store: Files, step: str) -> None: ...
+        def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None: ...
+
+        def check_records(self, store: Files, step: str) -> None: ...
 
     source = Keeping([None])
     source.is_away = True

@@ -1,7 +1,8 @@
 """A publisher that follows a commit log: what a topic has once a sink was away, or fenced."""
 
+import errno
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,16 @@ from rekindle.model.errors import FencedError, RekindleError, RunError, SinkAway
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker
 from rekindle_spark.output import sink_publishing
-from rekindle_spark.output.sink_publishing import SinkIdentity, SinkPublisher, side_by_side
-from rekindle_store import store_files
+from rekindle_spark.output.sink_publishing import (
+    SinkIdentity,
+    SinkPublisher,
+    TransactionSize,
+    side_by_side,
+)
+from rekindle_spark.store import store_retry
+from rekindle_spark.store.store_retry import StoreRetry
+from rekindle_store import committed_files, store_files, store_readers
+from rekindle_store.committed_files import NamedFile, OutputLog
 
 AWAY = SinkAwayError(where="topic", what="Kafka cannot be reached", remedy="wait")
 FENCED = FencedError(where="topic", what="is written by a newer writer", remedy="none")
@@ -31,6 +40,8 @@ class Topic:
     writing: list[RekindleError] = field(default_factory=list)
     answers: list[RekindleError] = field(default_factory=list)
     opened: int = 0
+    written: list[int] = field(default_factory=list)
+    seconds_max: float = 48.0
     where: str = "topic"
     name: str = "name-0"
 
@@ -46,6 +57,7 @@ class Topic:
     def write(self, batches: list[SinkRecords], marker: EpochMarker) -> None:
         if self.writing:
             raise self.writing.pop()
+        self.written.append(len(batches))
         self.values += [value for records in batches for value in records.values]
         self.marker = marker
         if self.answers:
@@ -166,6 +178,76 @@ def test_one_that_is_fenced_by_an_older_driver_goes_on(world: Callable[..., Worl
     there.topic.writing = [FENCED]
     there.until_done()
     assert (there.topic.values, there.topic.opened) == (ALL, 2)
+    assert there.said == ["sink-fenced", "sink-back"]
+
+
+def test_one_that_is_fenced_again_and_again_without_a_newer_driver_ends_in_time(
+    world: Callable[..., World],
+) -> None:
+    there = world(patience_seconds=0.1)
+    there.topic.writing = [FENCED] * 10_000
+    with pytest.raises(RunError) as ended:
+        there.until_done()
+    assert not isinstance(ended.value, FencedError)
+    assert ended.value.what.startswith("could not be written for 0 s (is written by a newer")
+    assert "writes as name; then start again" in ended.value.remedy
+    assert there.said == ["sink-fenced"]
+
+
+def test_a_sink_is_back_once_what_was_tried_is_written_and_not_once_a_part_of_it_is(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One query partition is written again and again, and the other one is away."""
+    there, other = world(patience_seconds=0.2), Topic(name="name-1")
+    other.writing = [AWAY] * 10_000
+    topics = [there.topic, other]
+    monkeypatch.setattr(SinkIdentity, "writer", lambda _self, _sink, index: topics[index])
+    there.publisher.place = replace(there.publisher.place, partitions=2)
+    assert isinstance(there.store, Writer)
+    there.store.commit(there.store.put("hourly", 1, 1, rows(10).select(["n"])))
+    monkeypatch.setattr(committed_files, "RECORDS_MAX", 1)
+    with pytest.raises(RunError, match="could not be reached"):
+        there.until_done()
+    assert there.said == ["sink-away"]
+    assert (there.topic.values, other.values) == (ALL, [])
+
+
+def test_a_transaction_that_was_not_finished_is_tried_again_with_less(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = world()
+    monkeypatch.setattr(sink_publishing, "BYTES_MIN", 1)
+    there.publisher.sizes[0] = TransactionSize(2 * len(ALL[0]))
+    there.topic.writing = [AWAY]
+    there.until_done()
+    assert there.topic.values == ALL
+    assert there.topic.written[0] == 1
+    assert there.publisher.sizes[0].bytes_max > len(ALL[0]), "it was quick then"
+
+
+def test_a_store_that_is_away_at_the_end_of_the_log_is_said_and_waited_for(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, told, look = world(), list[str | None](), OutputLog.look
+    errors = [OSError(errno.EIO, "the disk is away")] * 2
+
+    def away(log: OutputLog) -> list[NamedFile] | None:
+        with store_readers.reading("store"):
+            if errors:
+                raise errors.pop()
+        return look(log)
+
+    monkeypatch.setattr(OutputLog, "look", away)
+    monkeypatch.setattr(store_retry, "RETRY_SECONDS", 0.01)
+    there.publisher.patience = StoreRetry(60, told.append)
+    there.until_done()
+    assert there.topic.values == ALL
+    assert told == ["[Errno 5] the disk is away", None]
+    errors.append(OSError(errno.EIO, "the disk is away"))
+    there.publisher.patience = StoreRetry(0, told.append)
+    there.publisher.done, there.publisher.ended = -1, False
+    with pytest.raises(RunError, match="could not be reached or written for 0 s"):
+        there.until_done()
 
 
 def test_a_marker_that_should_be_there_and_one_of_a_strange_store_end_the_run(
@@ -181,6 +263,18 @@ def test_a_marker_that_should_be_there_and_one_of_a_strange_store_end_the_run(
     with pytest.raises(RunError, match="has lost the marker"):
         there.until_done()
     assert there.topic.values == []
+
+
+@pytest.mark.parametrize("store", ["origin", "origin of it"])
+def test_a_copy_goes_on_behind_the_marker_of_each_store_that_it_comes_from(
+    world: Callable[..., World], store: str
+) -> None:
+    there = world()
+    there.topic.marker = EpochMarker(2, 2, store)
+    origins = ("origin", "origin of it")
+    there.publisher.place = replace(there.publisher.place, origins=origins)
+    there.until_done()
+    assert there.topic.values == ALL[2:]
 
 
 def test_a_marker_behind_what_was_committed_at_the_start_is_of_a_newer_store(

@@ -1,19 +1,24 @@
 """What is still to be written to a topic, by its marker and the commit log; as whom."""
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from rekindle.model.errors import RunError
-from rekindle_spark.connectors.kafka_sink import KafkaSink
+from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker
 from rekindle_spark.output import sink_declarations
 from rekindle_spark.output.sink_publishing import (
+    BYTES_MAX,
+    BYTES_MIN,
     FILES_MAX,
     ROWS_MAX,
     SinkIdentity,
     TopicPosition,
-    chunks,
+    TransactionSize,
+    transactions,
 )
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import store_copies, store_files
@@ -47,15 +52,53 @@ def test_a_log_that_ends_before_what_the_marker_says_is_an_older_copy() -> None:
     TopicPosition("topic", EpochMarker()).check()
 
 
-def test_a_transaction_has_whole_files_up_to_its_limits() -> None:
-    assert [len(one) for one in chunks([file(n, n) for n in range(FILES_MAX + 1)])] == [
-        FILES_MAX,
-        1,
+def stretches(
+    rows: Sequence[int], value_bytes: Sequence[int] = (), size: TransactionSize | None = None
+) -> list[list[int]]:
+    """The epochs of each transaction, where epochs have so many rows, and values of so many bytes
+    together."""
+    epochs = [
+        (file(epoch, epoch, count), SinkRecords([b"x" * length], [None]))
+        for epoch, (count, length) in enumerate(zip_longest(rows, value_bytes, fillvalue=0))
     ]
-    sizes = [ROWS_MAX - 1, 1, 1, 2 * ROWS_MAX, 1]
-    named = [file(n, n, rows) for n, rows in enumerate(sizes)]
-    assert [[one.epoch for one in chunk] for chunk in chunks(named)] == [[0, 1], [2], [3], [4]]
-    assert list(chunks([])) == []
+    found = transactions(epochs, size or TransactionSize())
+    return [[one.epoch for one, _ in stretch] for stretch in found]
+
+
+def test_a_transaction_has_whole_epochs_up_to_its_limits() -> None:
+    assert [len(one) for one in stretches([1] * (FILES_MAX + 1))] == [FILES_MAX, 1]
+    assert stretches([ROWS_MAX - 1, 1, 1, 2 * ROWS_MAX, 1]) == [[0, 1], [2], [3], [4]]
+    assert stretches([]) == []
+    size = TransactionSize(1_000)
+    assert stretches([1] * 5, [999, 1, 1, 5_000, 1], size) == [[0, 1], [2], [3], [4]]
+
+
+def test_the_bytes_of_records_are_those_of_keys_and_values() -> None:
+    assert SinkRecords([b"abc", None]).bytes == 3
+    assert SinkRecords([b"abc", None], [b"k", b"kk"]).bytes == 6
+
+
+def test_a_topic_that_is_slow_gets_less_in_a_transaction_and_more_once_it_is_quick() -> None:
+    size = TransactionSize()
+    size.note(13.0, seconds_max=48.0)
+    assert size.bytes_max == BYTES_MAX // 2
+    size.note(6.0, seconds_max=48.0)
+    assert size.bytes_max == BYTES_MAX // 2
+    for _ in range(3):
+        size.note(0.1, seconds_max=48.0)
+    assert size.bytes_max == BYTES_MAX
+    for _ in range(30):
+        size.shrink()
+    assert size.bytes_max == BYTES_MIN
+
+
+def test_epochs_that_are_already_in_a_stretch_are_written_when_the_limit_falls() -> None:
+    size = TransactionSize(1_000)
+    epochs = [(file(n, n), SinkRecords([b"x" * 400])) for n in range(5)]
+    found = transactions(epochs, size)
+    assert len(next(found)) == 2
+    size.bytes_max = 400
+    assert [len(one) for one in found] == [1, 1, 1]
 
 
 def declared(name: str, partitions: int) -> sink_declarations.Declared:
@@ -85,8 +128,12 @@ def test_who_goes_on_with_a_copy_knows_of_which_store_it_is(tmp_path: Path) -> N
     store = CheckpointStore(tmp_path / "store")
     store.open(1.0, more=lambda: {"sinks": declared("a", 1)})
     store_copies.copy(str(tmp_path / "store"), str(tmp_path / "copy"))
-    copied = store_files.at(tmp_path / "copy")
+    store_copies.copy(str(tmp_path / "copy"), str(tmp_path / "second"))
     sinks = {"hourly": (KafkaSink("b:9092", "topic"), 1)}
-    place = sink_declarations.places(copied, sinks)["hourly"]
-    assert place.origin == store.identity()
-    assert place.store not in ("", place.origin)
+    first, second = (
+        sink_declarations.places(store_files.at(tmp_path / name), sinks)["hourly"]
+        for name in ("copy", "second")
+    )
+    assert first.origins == (store.identity(),)
+    assert second.origins == (first.store, store.identity())
+    assert len({"", store.identity(), first.store, second.store}) == 4
