@@ -3,7 +3,7 @@
     inactive      not placed; its input since its restore point is retained or in the store
     resident      inactive, but its state is still in a living host
     catching up   placed by a plan, behind the newest epoch
-    live          runs in every epoch
+    live          runs in every epoch, or behind it where it matters less (`trailing`)
     stopped       a function of it, or of what is upstream, raises: no plan places it any more
 
 Plain bookkeeping for one driver; it decides nothing and talks to nobody.
@@ -155,7 +155,8 @@ class LeftOut:
 class PartitionTable:
     """Placement and progress of every partition, by number; epochs are the last finished.
     `left_out` has the first steps of the branches that a partition runs without
-    (`stopped_branches`). `choices` are those of each step with dead letters, by partition and
+    (`stopped_branches`). `trailing` run behind the epochs as far as they are live
+    (`priority_classes`). `choices` are those of each step with dead letters, by partition and
     epoch that is committed and may run again."""
 
     program: Program
@@ -168,6 +169,7 @@ class PartitionTable:
     stopped: dict[int, StepError] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     suspects: Suspects = field(default_factory=Suspects)
+    trailing: frozenset[int] = frozenset()
     left_out: dict[int, dict[str, LeftOut]] = field(default_factory=dict)
     choices: dict[tuple[int, int], dict[str, LeftOutRows]] = field(default_factory=dict)
 

@@ -23,6 +23,7 @@ import pickle
 import socket
 import struct
 import sys
+import time
 import traceback
 from dataclasses import dataclass, field
 from functools import partial
@@ -183,7 +184,7 @@ class Host:
         entry: Entry,
     ) -> None:
         """All epochs of one partition; all of them count, or none."""
-        number, epochs, deaths = item["partition"], [], 0
+        number, epochs, deaths, seconds = item["partition"], [], 0, 0.0
         blocks: list[tuple[int, bytes]] = []
         read: list[dict[str, RowsRead]] = []
         try:
@@ -194,15 +195,19 @@ class Host:
                 work = work_items.work(program, request, item, epoch)
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
                 arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
+                began = time.monotonic()
                 apart, dead = self.runner.run_apart(program, request, item, work, state, arrived)
+                seconds += time.monotonic() - began
                 turn = self.turns.turn(request["urgency"], entry.sign)
                 with turn, self.meter.measured(number):
+                    began = time.monotonic()
                     entry.sign()
                     outcome = apart or self.runner.run_here(program, request, work, state, arrived)
                     if work_items.counts(item, epoch):
                         for query, sunk in (outcome.sinks | outcome.taps).items():
                             if not sunk.is_there:
                                 done.outputs.write(query, sunk.file, sunk.table)
+                    seconds += time.monotonic() - began
                 deaths += dead
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
@@ -229,8 +234,8 @@ class Host:
             done.add(number, {"status": "error", **host_answers.fault(program, item, error)}, [])
         else:
             size = sum(len(block) for _, block in blocks)
-            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, **host_answers.read(read)}
-            done.add(number, {"status": "ok", **gave}, blocks)
+            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, "seconds": round(seconds, 6)}
+            done.add(number, {"status": "ok", **gave, **host_answers.read(read)}, blocks)
 
     def _base(
         self, program: Program, request: dict[str, Any], item: dict[str, Any], entry: Entry

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Live partitions come before catch-up: docs/decisions/0019-one-piece-of-work-at-a-time.md.
-# The job of an epoch, that of the next one's sources, and what is behind.
-URGENT, AHEAD, CATCH_UP = 0, 1, 2
+# The job of an epoch, that of the next one's sources, that of live partitions that matter less, and
+# what catches up.
+URGENT, AHEAD, BEHIND, CATCH_UP = 0, 1, 2, 3
 
 # A tenth of the weight of other threads: whoever waits for what it holds does not wait for ever.
 NICENESS = 10
@@ -52,12 +53,12 @@ class HostScheduler:
 
 
 def yields(request: Mapping[str, Any]) -> bool:
-    """Whether what is live has what it needs of the CPU before this request."""
-    return bool(request.get("urgency", URGENT) >= CATCH_UP)
+    """Whether the jobs of epochs have what they need of the CPU before this request."""
+    return bool(request.get("urgency", URGENT) >= BEHIND)
 
 
 def yield_to_others() -> None:
     """Let this thread have what others leave of the executor's CPU, the JVM's among them: otherwise
-    half of that goes to catching up, and live epochs take twice as long. For good: not everybody
+    half of that goes to what is behind, and epochs take twice as long. For good: not everybody
     may take it back."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

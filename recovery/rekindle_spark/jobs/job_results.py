@@ -51,7 +51,8 @@ class Result:
     source partitions, by source.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
-    `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
+    `piece_epochs`: of how many epochs a piece of catching up was, or a job of live partitions that
+    are behind, 0 for any other job. `seconds_by_partition`: how long hosts worked on each.
     """
 
     finished: bool
@@ -63,6 +64,7 @@ class Result:
     over_budget: dict[str, dict[str, int]] = field(default_factory=dict)
     piece_epochs: int = 0
     rows_by_partition: dict[int, int] = field(default_factory=dict)
+    seconds_by_partition: dict[int, float] = field(default_factory=dict)
     step_errors: dict[int, StepError] = field(default_factory=dict)
     died: dict[int, tuple[StepError, int]] = field(default_factory=dict)
     blamed: dict[str, int] = field(default_factory=dict)
@@ -127,6 +129,9 @@ def judge(
     ran = counted(specification, {number: partitions[number] for number in good})
     result.rows_by_partition = {
         number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in ran.items()
+    }
+    result.seconds_by_partition = {
+        number: outcome.get("seconds", 0.0) for number, outcome in ran.items()
     }
     return result
 

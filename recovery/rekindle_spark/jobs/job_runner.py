@@ -16,7 +16,7 @@ from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.executor import job_activity
-from rekindle_spark.executor.host_scheduler import AHEAD, CATCH_UP, URGENT
+from rekindle_spark.executor.host_scheduler import AHEAD, BEHIND, CATCH_UP, URGENT
 from rekindle_spark.jobs import fault_attribution, job_idleness, job_results, job_specs
 from rekindle_spark.jobs.job_idleness import Watch
 from rekindle_spark.jobs.job_results import Result
@@ -27,6 +27,7 @@ from rekindle_spark.user_code import print_forwarding
 
 __all__ = [
     "AHEAD",
+    "BEHIND",
     "CATCH_UP",
     "POLL_SECONDS",
     "RETRY_SECONDS",
@@ -203,9 +204,12 @@ def _specification(
     application: DriverContext, work: Ranges, urgency: int, checkpoint: int | None
 ) -> Specification:
     common = {**application.next_header(), "urgency": urgency, "checkpoint": checkpoint}
-    if checkpoint is not None:
-        application.checkpoint_attempt = common["attempt"]
     first, last = min(first for first, _ in work.values()), max(last for _, last in work.values())
+    if checkpoint is not None and urgency == URGENT and checkpoint == last:
+        application.checkpoint_attempt = common["attempt"]
+    elif checkpoint is not None:
+        crossing = (n for n, (begin, end) in work.items() if begin <= checkpoint <= end)
+        application.trailing_attempts |= dict.fromkeys(crossing, common["attempt"])
     offsets = {epoch: application.offsets(epoch) for epoch in range(first, last + 1)}
     return job_specs.specify(application.progress, work, application.executors, common, offsets)
 
