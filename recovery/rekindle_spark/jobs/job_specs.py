@@ -18,6 +18,7 @@ from rekindle.model.errors import RunError
 from rekindle.model.switch_mode import ON
 from rekindle_spark import intervals
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor import host_scheduler
 from rekindle_spark.jobs.link_health import Link
 from rekindle_spark.spark.spark_gateway import Read, Task
 
@@ -287,7 +288,7 @@ def _header(
             "inputs": progress.restore_points.checkpoints(partition, *extent.runs[partition]),
             **_left_out(progress, partition),
             **_choices(progress, partition, *extent.runs[partition]),
-            **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
+            **_apart(progress, partition, common),
         }
         for partition in partitions
     ]
@@ -307,6 +308,16 @@ def _header(
         "offsets": {str(epoch): offsets[epoch] for epoch in sorted(needed)},
     }
     return json.dumps(header).encode()
+
+
+def _apart(progress: PartitionTable, partition: int, common: Mapping[str, Any]) -> dict[str, Any]:
+    """How a partition runs in a process beside the host; nothing where it does not."""
+    seconds_max = common.get("function_seconds_max", 0.0)
+    terms = progress.suspects.terms(partition, seconds_max)
+    is_behind = common.get("urgency") == host_scheduler.BEHIND
+    if not terms and is_behind and partition in progress.detached:
+        return {"apart": {"searches": False, "seconds_max": seconds_max}}
+    return terms
 
 
 def _left_out(progress: PartitionTable, partition: int) -> dict[str, dict[str, int]]:

@@ -9,6 +9,7 @@ import pytest
 from rekindle.model.errors import RunError
 from rekindle_spark.checkpoint.restore_points import DurableInput, RestorePoints
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor.host_scheduler import BEHIND, CATCH_UP, URGENT
 from rekindle_spark.jobs import job_specs
 from rekindle_spark.jobs.job_specs import Ranges, Specification
 from rekindle_spark.jobs.suspect_partitions import SuspectedEpoch
@@ -264,6 +265,23 @@ def test_who_reads_a_source_that_is_left_out_goes_as_far_as_that_has_run() -> No
 def test_what_sources_run_in_the_same_job_is_not_made_again() -> None:
     work = {ROWS0: (8, 9), ROWS1: (8, 9), COUNTED0: (8, 9)}
     assert job_specs.made_again(placed(), work) == {}
+
+
+@pytest.mark.parametrize(
+    ("urgency", "apart"),
+    [(BEHIND, {"searches": False, "seconds_max": 9.0}), (URGENT, None), (CATCH_UP, None)],
+)
+def test_a_slow_partition_runs_beside_its_host_in_jobs_behind_the_epochs_alone(
+    urgency: int, apart: dict[str, Any] | None
+) -> None:
+    progress = placed()
+    progress.detached = {ROWS0}
+    common = {"version": 1, "function_seconds_max": 9.0, "urgency": urgency}
+    offsets = {8: {"rows": [8, 9, 0]}}
+    work = dict.fromkeys((ROWS0, ROWS1), (8, 8))
+    specification = job_specs.specify(progress, work, NODES, common, offsets)
+    items = [item for task in specification.stages[0] for item in header(task)["work"]]
+    assert {item["partition"]: item.get("apart") for item in items} == {ROWS0: apart, ROWS1: None}
 
 
 def test_a_suspected_partition_runs_apart_and_no_other_does() -> None:
