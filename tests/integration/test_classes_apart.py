@@ -7,7 +7,7 @@ from application import Application
 from harms import lose, meet, node_of
 
 Prepare = Callable[..., Application]
-RUNTIME = {"rows_per_second": 150, "checkpoint_seconds": 3}
+RUNTIME = {"rows_per_second": 150, "checkpoint_seconds": 3, "classes": "auto"}
 OTHERS = ("hourly", "lone")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rekindle.model.settings import ADAPTIVE, SINGLE, Policy, RuntimeSettings, Settings
+from rekindle.model.settings import ADAPTIVE, AUTO, SINGLE, Policy, RuntimeSettings, Settings
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver import priority_classes
 from rekindle_spark.driver.partition_table import PartitionTable
@@ -153,7 +153,7 @@ class Behind:
         self.application: Any = SimpleNamespace(
             program=progress.program,
             progress=progress,
-            settings=Settings(),
+            settings=Settings(runtime=RuntimeSettings(classes=AUTO)),
             newest=NEWEST,
             lock=threading.RLock(),
             claimed=set(),
@@ -227,8 +227,8 @@ def test_a_slow_second_class_runs_behind_the_epochs_in_one_job_at_a_time(behind:
     "settings",
     [
         Settings(runtime=RuntimeSettings(classes=SINGLE)),
-        Settings(policy=Policy(ordering=ADAPTIVE, buffering=ADAPTIVE)),
-        Settings(policy=Policy(buffering=ADAPTIVE)),
+        Settings(Policy(ordering=ADAPTIVE, buffering=ADAPTIVE), RuntimeSettings(classes=AUTO)),
+        Settings(Policy(buffering=ADAPTIVE), RuntimeSettings(classes=AUTO)),
     ],
 )
 def test_classes_stay_together_where_that_is_wanted_or_frames_may_go(
