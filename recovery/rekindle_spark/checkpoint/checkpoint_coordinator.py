@@ -6,7 +6,8 @@
 States are written by the hosts while epochs go on; acknowledgements ride on later reports. While
 partitions are behind, a checkpoint has the states of those that run, and of the others their input
 (`durable_input_job`): taken rarely, or when executors have a lot to keep. Live partitions that run
-behind the epochs write their states when they get there. Until it is global
+behind the epochs write their states when they get there, unless they are far behind: then they
+count as those that catch up do. Until it is global
 everything since the one before is retained, and recovery starts from that one.
 """
 
@@ -31,6 +32,8 @@ from rekindle_spark.output import output_staging
 # What an executor retains at most before a checkpoint takes it over: a share of what it may, and
 # not more than goes through a host in a few pieces, one for each partition that is behind.
 PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
+# How far live partitions may be behind an epoch for whose checkpoint they are waited for.
+WAITED_EPOCHS_MAX = 8
 
 
 @dataclass(slots=True)
@@ -105,12 +108,7 @@ class CheckpointCoordinator:
         application = self.application
         self.epoch, self.losses = epoch, application.losses
         self.last_at, self.watch = time.monotonic(), Watch()
-        progress = application.progress
-        self.trailing = frozenset(
-            number
-            for number in progress.trailing & progress.live - work.keys()
-            if progress.finished[number] < epoch
-        )
+        self.trailing = _trailing(application, epoch, work)
         application.trailing_attempts.clear()
         runs = work.keys() | self.trailing
         self.waiting = {number for number in runs if application.program.owner[number].keyed}
@@ -278,10 +276,23 @@ class CheckpointCoordinator:
         self.epoch = None
 
 
+def _trailing(application: DriverContext, epoch: int, work: Ranges) -> frozenset[int]:
+    """The live partitions that run an epoch behind its job, and whose states a checkpoint waits
+    for; none while one of them is far behind: then it has their input, as that of others."""
+    progress = application.progress
+    found = frozenset(
+        number
+        for number in progress.trailing & progress.live - work.keys()
+        if progress.finished[number] < epoch
+    )
+    reached = min((progress.finished[number] for number in found), default=epoch)
+    return found if epoch - reached <= WAITED_EPOCHS_MAX else frozenset()
+
+
 def _behind(application: DriverContext, epoch: int, work: Ranges) -> set[int]:
     """The partitions that do not run an epoch, in its job or behind it, but for sources that went
     ahead of it."""
     progress, sources = application.progress, application.program.sources
-    trailing = progress.trailing & progress.live
+    trailing = _trailing(application, epoch, work)
     ahead = {number for number in sources if progress.finished.get(number, -1) >= epoch}
     return set(range(len(application.program.partition_names))) - work.keys() - ahead - trailing

@@ -20,7 +20,7 @@ A commit record names the epochs that a job has finished of each partition, so e
 gets its output exactly once and without a gap, whatever class it is in. A checkpoint of an epoch
 waits until the second class has run that epoch too; its states are written by the job that does.
 
-Why: docs/decisions/0048-what-matters-less-runs-behind.md.
+Why: docs/decisions/0048-less-important-queries-run-behind.md.
 """
 
 import time
@@ -51,6 +51,8 @@ EPOCHS_TO_SPLIT, JOBS_TO_JOIN = 3, 10
 # How far the second class may be behind: longer than a function may hang by default.
 BEHIND_EPOCHS_MAX = 64
 PIECE_EPOCHS_MAX, PIECE_ROWS_MAX = 16, 4_000_000
+# How long a job behind the epochs is to take, as a ratio of a piece of catching up.
+PIECE_STRETCH = 2.0
 # How far one may be behind that runs in the job of an epoch again.
 JOIN_EPOCHS_MAX = 4
 
@@ -145,6 +147,13 @@ def next_piece(
     return work
 
 
+def next_size(epochs: int, seconds: float, target_seconds: float) -> int:
+    """Of how many epochs the next job is, after one of so many that took so long: an epoch cannot
+    wait for long for a job to end, and no job is more than twice as large as the one before."""
+    wanted = int(target_seconds * epochs / max(seconds, 1e-3))
+    return max(1, min(wanted, 2 * epochs, PIECE_EPOCHS_MAX))
+
+
 def _piece_end(first: int, last: int, rows: Mapping[int, int]) -> int:
     taken = 0
     for epoch in range(first, last + 1):
@@ -156,8 +165,9 @@ def _piece_end(first: int, last: int, rows: Mapping[int, int]) -> int:
 
 @dataclass(slots=True)
 class PriorityClasses:
-    """Runs the second class of one application: at most one job. `first_seconds` is what the first
-    class took of the newest epoch, on the executor where that took longest."""
+    """Runs the second class of one application: at most one job, of `piece_epochs` at most.
+    `first_seconds` is what the first class took of the newest epoch, on the executor where that
+    took longest."""
 
     application: DriverContext
     control: ControlLoop
@@ -167,6 +177,7 @@ class PriorityClasses:
     attempts: Attempts = field(default_factory=Attempts)
     rests_until: float = 0.0
     first_seconds: float = 0.0
+    piece_epochs: int = 1
 
     def begin_epoch(self, *, together: bool) -> None:
         """Before an epoch's work is chosen: choose what runs behind it. Where all are to run
@@ -295,7 +306,7 @@ class PriorityClasses:
             number for number in progress.placed if away_sources.is_held(application, number)
         }
         executors = {progress.placed[n] for n in progress.trailing & progress.placed.keys()}
-        sizes = [application.budget.piece_epochs(e, PIECE_EPOCHS_MAX) for e in executors]
+        sizes = [application.budget.piece_epochs(e, self.piece_epochs) for e in executors]
         rows = {epoch: cut.rows for epoch, cut in application.cuts.items()}
         work = next_piece(
             progress,
@@ -346,6 +357,11 @@ class PriorityClasses:
         application = self.application
         spent = max(seconds_of(result, placed, ranges).values(), default=0.0)
         self._detach(result, ranges, result.piece_epochs)
+        self.piece_epochs = next_size(
+            result.piece_epochs,
+            result.seconds,
+            PIECE_STRETCH * application.settings.runtime.catch_up_piece_seconds,
+        )
         application.events.write(
             "ran-behind",
             epoch=max(last for _, last in ranges.values()),

@@ -18,6 +18,20 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
+class Stopwatch:
+    """Adds up the time of the blocks that it is entered for, in seconds."""
+
+    seconds: float = 0.0
+    began: float = 0.0
+
+    def __enter__(self) -> None:
+        self.began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.monotonic() - self.began
+
+
+@dataclass(slots=True)
 class CpuMeter:
     """Measures work by process time, and the whole executor by its processes' times.
 

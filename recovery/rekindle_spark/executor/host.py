@@ -23,7 +23,6 @@ import pickle
 import socket
 import struct
 import sys
-import time
 import traceback
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,6 +47,7 @@ from rekindle_spark.executor import (
     stack_sampler,
     work_items,
 )
+from rekindle_spark.executor.cpu_meter import Stopwatch
 from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.host_scheduler import HostScheduler
 from rekindle_spark.executor.job_activity import FILE_BYTES, Activity, Entry
@@ -184,7 +184,7 @@ class Host:
         entry: Entry,
     ) -> None:
         """All epochs of one partition; all of them count, or none."""
-        number, epochs, deaths, seconds = item["partition"], [], 0, 0.0
+        number, epochs, deaths, watch = item["partition"], [], 0, Stopwatch()
         blocks: list[tuple[int, bytes]] = []
         read: list[dict[str, RowsRead]] = []
         try:
@@ -195,19 +195,18 @@ class Host:
                 work = work_items.work(program, request, item, epoch)
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
                 arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
-                began = time.monotonic()
-                apart, dead = self.runner.run_apart(program, request, item, work, state, arrived)
-                seconds += time.monotonic() - began
+                with watch:
+                    apart, dead = self.runner.run_apart(
+                        program, request, item, work, state, arrived
+                    )
                 turn = self.turns.turn(request["urgency"], entry.sign)
-                with turn, self.meter.measured(number):
-                    began = time.monotonic()
+                with turn, watch, self.meter.measured(number):
                     entry.sign()
                     outcome = apart or self.runner.run_here(program, request, work, state, arrived)
                     if work_items.counts(item, epoch):
                         for query, sunk in (outcome.sinks | outcome.taps).items():
                             if not sunk.is_there:
                                 done.outputs.write(query, sunk.file, sunk.table)
-                    seconds += time.monotonic() - began
                 deaths += dead
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
@@ -233,8 +232,8 @@ class Host:
         except BaseException as error:  # panics of native libraries are no Exception
             done.add(number, {"status": "error", **host_answers.fault(program, item, error)}, [])
         else:
-            size = sum(len(block) for _, block in blocks)
-            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, "seconds": round(seconds, 6)}
+            size, seconds = sum(len(block) for _, block in blocks), round(watch.seconds, 6)
+            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, "seconds": seconds}
             done.add(number, {"status": "ok", **gave, **host_answers.read(read)}, blocks)
 
     def _base(

@@ -235,6 +235,24 @@ def test_a_checkpoint_is_not_idle_while_what_it_waits_for_has_yet_to_run(
     assert trailed.is_taking(8)
 
 
+@pytest.mark.parametrize(("lag", "is_waited_for"), [(8, True), (9, False)])
+def test_who_is_far_behind_is_not_waited_for_and_its_input_is_kept(
+    application: Any, lag: int, is_waited_for: bool
+) -> None:
+    application.progress.trailing = frozenset({LARGEST})
+    application.newest = NEWEST + lag - 1
+    epoch = NEWEST + lag
+    for partition in (ROWS, COUNTED):
+        application.progress.finished[partition] = epoch - 1
+    application.progress.retained.add(2, [("a", {ROWS: (8, 20), COUNTED: (8, 20)})], [1])
+    work = dict.fromkeys((ROWS, COUNTED), (epoch, epoch))
+    taking = checkpointing(application, 61.0)
+    assert taking.due(epoch, work) == epoch
+    assert taking.waiting == ({COUNTED, LARGEST} if is_waited_for else {COUNTED})
+    assert taking.behind == (set() if is_waited_for else {LARGEST})
+    assert (taking.within({LARGEST: (8, epoch)}) == epoch) == is_waited_for
+
+
 def test_who_is_held_back_before_the_checkpoints_epoch_takes_it_down(
     application: Any, trailed: CheckpointCoordinator
 ) -> None:

@@ -224,6 +224,16 @@ def test_a_slow_second_class_runs_behind_the_epochs_in_one_job_at_a_time(behind:
 
 
 @pytest.mark.parametrize(
+    ("epochs", "seconds", "wanted"),
+    [(1, 0.5, 2), (4, 1.0, 8), (16, 1.0, 16), (8, 6.0, 4), (2, 40.0, 1), (1, 0.0, 2)],
+)
+def test_a_job_behind_is_as_large_as_takes_a_given_time(
+    epochs: int, seconds: float, wanted: int
+) -> None:
+    assert priority_classes.next_size(epochs, seconds, 3.0) == wanted
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         Settings(runtime=RuntimeSettings(classes=SINGLE)),
@@ -276,10 +286,11 @@ def test_what_is_far_behind_runs_in_no_epoch_though_it_has_become_important(
 
 def test_before_an_epoch_of_all_what_is_behind_has_run(behind: Behind) -> None:
     behind.run_epochs(20)
+    behind.classes.piece_epochs = 12
     behind.results += [Result(True, 1.0), Result(True, 1.0)]
     behind.classes.begin_epoch(together=True)
     assert not behind.progress.trailing
-    assert [work[LONE] for work, *_ in behind.started] == [(8, 23), (24, 27)]
+    assert [work[LONE] for work, *_ in behind.started] == [(8, 19), (20, 27)]
     assert behind.progress.finished[LONE] == behind.application.newest
 
 
@@ -338,6 +349,7 @@ def test_who_takes_long_and_keeps_no_state_runs_beside_the_host_while_behind(
     behind.results.append(Result(True, 1.0, seconds_by_partition={OTHER: 5.0, LONE: 0.1}))
     behind.classes.advance()
     assert behind.progress.detached == {LONE}, "what keeps a state stays with it"
+    behind.results.append(Result(True, 1.0))
     behind.classes.begin_epoch(together=True)
     assert not behind.progress.detached
 
