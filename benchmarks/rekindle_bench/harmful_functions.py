@@ -1,7 +1,6 @@
-"""Functions that end, hang or slow down their process, beside an important query that must not
-notice.
+"""Functions that end, hang or slow down their process, beside an important query.
 
-An application runs quietly for a while. Then a function sleeps in each epoch, for a while that
+The query must not notice. An application runs quietly for a while. Then a function sleeps in each epoch, for a while that
 begins once it runs behind the epochs. Then one function after the other does harm, until its query
 has stopped. Of each epoch the important query's lag is the time from the arrival of its
 newest row to the commit of all its partitions. The 99th percentile of quiet time is compared with

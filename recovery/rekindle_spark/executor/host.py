@@ -194,15 +194,13 @@ class Host:
             for epoch in range(item["from"], item["to"] + 1):
                 work = work_items.work(program, request, item, epoch)
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
-                arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
+                inputs = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 with watch:
-                    apart, dead = self.runner.run_apart(
-                        program, request, item, work, state, arrived
-                    )
+                    apart, dead = self.runner.run_apart(program, request, item, work, state, inputs)
                 turn = self.turns.turn(request["urgency"], entry.sign)
                 with turn, watch, self.meter.measured(number):
                     entry.sign()
-                    outcome = apart or self.runner.run_here(program, request, work, state, arrived)
+                    outcome = apart or self.runner.run_here(program, request, work, state, inputs)
                     if work_items.counts(item, epoch):
                         for query, sunk in (outcome.sinks | outcome.taps).items():
                             if not sunk.is_there:
