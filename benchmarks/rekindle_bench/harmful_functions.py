@@ -1,10 +1,10 @@
 """Functions that end, hang or slow down their process, beside an important query.
 
-The query must not notice. An application runs quietly for a while. Then a function sleeps in each epoch, for a while that
-begins once it runs behind the epochs. Then one function after the other does harm, until its query
-has stopped. Of each epoch the important query's lag is the time from the arrival of its
-newest row to the commit of all its partitions. The 99th percentile of quiet time is compared with
-that of a time as long that begins with each harm, and of all of it together.
+The query must not notice. An application runs quietly for a while. Then a function sleeps in each
+epoch; that counts from when its query runs behind the epochs. Then one function after the other
+does harm, until its query has stopped. Of each epoch the important query's lag is the time from the
+arrival of its newest row to the commit of all its partitions. The 99th percentile of quiet time is
+compared with that of a time as long that begins with each of these, and of all harm together.
 """
 
 import math
