@@ -17,7 +17,7 @@ from rekindle_spark.pipeline.steps import Pipeline, count, total
 
 INPUT_ROWS = 2 * 60_000
 SLOW, HANGS = "slow", "hangs"
-SLOW_SECONDS, PONDER_SECONDS, HANG_SECONDS = 0.2, 0.15, 12.0
+SLOW_SECONDS, PONDER_SECONDS, HANG_SECONDS = 0.2, 0.15, 25.0
 
 
 def slowed(traps: Path, seconds: float):

@@ -78,6 +78,9 @@ class CheckpointCoordinator:
             self._give_up(idle.described(application.executors))
         if self.losses != application.losses:
             self.epoch = None
+        finished = application.progress.finished
+        if any(epoch - finished.get(n, epoch) > WAITED_EPOCHS_MAX for n in self._unfinished):
+            self._give_up("partitions that were to run its epoch are far behind")
         if self.epoch is not None and self.epoch != epoch:
             return None
         if self.epoch is None and not self._is_wanted(epoch, work, seconds):

@@ -253,6 +253,17 @@ def test_who_is_far_behind_is_not_waited_for_and_its_input_is_kept(
     assert (taking.within({LARGEST: (8, epoch)}) == epoch) == is_waited_for
 
 
+def test_who_falls_far_behind_before_the_checkpoints_epoch_takes_it_down(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    assert trailed.due(15, dict.fromkeys(BEHIND, (15, 15))) is None
+    assert trailed.epoch == 8
+    application.exchange = SimpleNamespace(signs=dict)
+    assert trailed.due(16, dict.fromkeys(BEHIND, (16, 16))) is None
+    assert trailed.epoch is None
+    assert application.told[-1][0] == "checkpoint-failed"
+
+
 def test_who_is_held_back_before_the_checkpoints_epoch_takes_it_down(
     application: Any, trailed: CheckpointCoordinator
 ) -> None:
