@@ -1,8 +1,9 @@
 """Queries of priority 1 with slow functions, beside an important one that must not wait for them.
 
 One slow function is behind a keyed step that reads the source of the important query, the other
-behind a source of its own. A test sets a trap, a file in the folder of traps: with `SLOW` each call
-sleeps, with `HANGS` one call does nothing for long.
+behind a source of its own. A test sets traps, files in the folder of traps: with `SLOW` both sleep
+a little in each call, with `CRAWLS` the other one sleeps long, and with `HANGS` one call of it does
+nothing for very long.
 """
 
 import os
@@ -16,19 +17,19 @@ from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, count, total
 
 INPUT_ROWS = 2 * 60_000
-SLOW, HANGS = "slow", "hangs"
-SLOW_SECONDS, PONDER_SECONDS, HANG_SECONDS = 0.2, 0.15, 25.0
+SLOW, CRAWLS, HANGS = "slow", "crawls", "hangs"
+SECONDS = {SLOW: 0.25, CRAWLS: 1.2, HANGS: 45.0}
 
 
-def slowed(traps: Path, seconds: float):
-    """A function that gives what it gets, after a while where a trap is set."""
+def slowed(traps: Path, *names: str):
+    """A function that gives what it gets, after a while where one of these traps is set."""
 
     def function(table: pa.Table) -> pa.Table:
-        if (traps / SLOW).exists():
-            time.sleep(seconds)
-        if seconds == SLOW_SECONDS and (traps / HANGS).exists():
-            (traps / HANGS).unlink(missing_ok=True)
-            time.sleep(HANG_SECONDS)
+        for name in names:
+            if (traps / name).exists():
+                if name == HANGS:
+                    (traps / name).unlink(missing_ok=True)
+                time.sleep(SECONDS[name])
         return table
 
     return function
@@ -59,9 +60,10 @@ def pipeline() -> Pipeline:
         aggregates={"sum": total("value")},
         parallelism=2,
     )
-    hourly.map("pondered", slowed(traps, PONDER_SECONDS), schema=hourly.schema).sink("hourly")
+    hourly.map("pondered", slowed(traps, SLOW), schema=hourly.schema).sink("hourly")
     others = source("others", 2)
-    others.map("dawdled", slowed(traps, SLOW_SECONDS), schema=others.schema).sink("lone")
+    dawdled = slowed(traps, SLOW, CRAWLS, HANGS)
+    others.map("dawdled", dawdled, schema=others.schema).sink("lone")
     return built
 
 

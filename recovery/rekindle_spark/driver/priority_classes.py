@@ -13,8 +13,8 @@ behind by it takes on in larger pieces. It may fall behind only so far: then no 
 it has gone on, and epochs take as long as they would together.
 
 A host runs one piece of work at a time, and does not put it aside for one that is more urgent. So a
-partition of the second class that keeps no state and takes long runs in a process beside the host:
-a function that sleeps, or hangs, holds up nobody there.
+partition of the second class that keeps no state and takes a second or more runs in a process
+beside the host: a function that sleeps for so long, or hangs, holds up nobody there.
 
 A commit record names the epochs that a job has finished of each partition, so each query partition
 gets its output exactly once and without a gap, whatever class it is in. A checkpoint of an epoch
@@ -43,8 +43,9 @@ FIRST_SHARE = 0.8
 # time that the first takes by itself; while something lost is not back that ratio is smaller.
 HELD_UP_SECONDS_MIN = 0.15
 HELD_UP_RATIO, HELD_UP_RATIO_OUTAGE = 1.0, 0.5
-# Who takes so long for an epoch, and keeps no state, runs in a process beside the host.
-DETACHED_SECONDS_MIN = 0.1
+# A partition without state that takes so long for an epoch runs in a process beside the host, which
+# costs about a second of CPU: each epoch there loads the program.
+DETACHED_SECONDS_MIN = 1.0
 # Below this share of the limits it holds up nobody.
 CALM_SHARE = 0.5
 EPOCHS_TO_SPLIT, JOBS_TO_JOIN = 3, 10
