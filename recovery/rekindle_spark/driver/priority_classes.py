@@ -58,6 +58,10 @@ PIECE_STRETCH = 2.0
 JOIN_EPOCHS_MAX = 4
 
 
+# The live partitions and priorities that the first class was chosen by.
+Chosen = tuple[frozenset[int], dict[str, float]]
+
+
 @dataclass(slots=True)
 class SplitRule:
     """Decides whether the classes run apart, from the times that they take, in seconds; `votes`
@@ -168,7 +172,7 @@ def _piece_end(first: int, last: int, rows: Mapping[int, int]) -> int:
 class PriorityClasses:
     """Runs the second class of one application: at most one job, of `piece_epochs` at most.
     `first_seconds` is what the first class took of the newest epoch, on the executor where that
-    took longest."""
+    took longest, `chosen` has the first class."""
 
     application: DriverContext
     control: ControlLoop
@@ -179,6 +183,7 @@ class PriorityClasses:
     rests_until: float = 0.0
     first_seconds: float = 0.0
     piece_epochs: int = 1
+    chosen: tuple[Chosen, frozenset[int]] | None = None
 
     def begin_epoch(self, *, together: bool) -> None:
         """Before an epoch's work is chosen: choose what runs behind it. Where all are to run
@@ -223,10 +228,15 @@ class PriorityClasses:
             return False
         return bool(policy.buffering == policy.ordering == ALWAYS)
 
-    def _first_class(self) -> set[int]:
-        progress = self.application.progress
-        found = first_class(self.application.program, progress.live, self.control.priorities)
-        return found or set(range(len(self.application.program.owner)))
+    def _first_class(self) -> frozenset[int]:
+        """All where nothing is live that a query ends in. Computed again only after a change: with
+        many partitions that takes long."""
+        program, live = self.application.program, self.application.progress.live
+        key = frozenset(live), dict(self.control.priorities)
+        if self.chosen is None or self.chosen[0] != key:
+            found = first_class(program, live, key[1])
+            self.chosen = key, frozenset(found or range(len(program.owner)))
+        return self.chosen[1]
 
     @property
     def is_full(self) -> bool:
@@ -247,13 +257,15 @@ class PriorityClasses:
 
     def ran(self, result: Result, work: Iterable[int]) -> None:
         """The job of an epoch, without a backlog, has run."""
+        if not self._may_be_apart:
+            return
         with self.application.lock:
             progress, placed = self.application.progress, dict(self.application.progress.placed)
             first = self._first_class()
         seconds = seconds_of(result, placed, first & set(work))
         self.first_seconds = max(seconds.values(), default=0.0)
         tight = self.application.budget.tight or self.application.budget.starved
-        if not progress.trailing and self._may_be_apart and not tight and not self.rule.is_apart:
+        if not progress.trailing and not tight and not self.rule.is_apart:
             second = set(work) - first
             self._detach(result, second, 1)
             others = seconds_of(result, placed, second)
