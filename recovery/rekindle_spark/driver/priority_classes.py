@@ -20,7 +20,7 @@ A commit record names the epochs that a job has finished of each partition, so e
 gets its output exactly once and without a gap, whatever class it is in. A checkpoint of an epoch
 waits until the second class has run that epoch too; its states are written by the job that does.
 
-Why: docs/decisions/0048-less-important-queries-run-behind.md.
+Why: docs/decisions/0053-less-important-queries-run-behind.md.
 """
 
 import time
