@@ -20,6 +20,9 @@ from rekindle_spark.pipeline.chains import Edge
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.dead_letter_sieve import ENDING, LeftOutRows
 
+# From which time of an epoch on a partition is slow: about what a job costs by itself.
+SLOW_SECONDS_MIN = 0.15
+
 
 @dataclass(slots=True)
 class Retained:
@@ -155,9 +158,10 @@ class LeftOut:
 class PartitionTable:
     """Placement and progress of every partition, by number; epochs are the last finished.
     `left_out` has the first steps of the branches that a partition runs without
-    (`stopped_branches`). `trailing` run behind the epochs as far as they are live, `detached` among
-    them in a process beside the host (`priority_classes`). `choices` are those of each step with
-    dead letters, by partition and epoch that is committed and may run again."""
+    (`stopped_branches`). `trailing` run behind the epochs as far as they are live
+    (`priority_classes`), `slow` have taken long for each epoch of their last job. `choices` are
+    those of each step with dead letters, by partition and epoch that is committed and may run
+    again."""
 
     program: Program
     restore_points: RestorePoints = field(default_factory=RestorePoints)
@@ -170,7 +174,7 @@ class PartitionTable:
     retained: Retained = field(default_factory=Retained)
     suspects: Suspects = field(default_factory=Suspects)
     trailing: frozenset[int] = frozenset()
-    detached: set[int] = field(default_factory=set)
+    slow: set[int] = field(default_factory=set)
     left_out: dict[int, dict[str, LeftOut]] = field(default_factory=dict)
     choices: dict[tuple[int, int], dict[str, LeftOutRows]] = field(default_factory=dict)
 
@@ -192,6 +196,13 @@ class PartitionTable:
             for partition, where in held.items()
             if where == executor
         )
+
+    def took(self, partition: int, seconds: float) -> None:
+        """A host has worked so long on each epoch of a partition, in its last job."""
+        if seconds >= SLOW_SECONDS_MIN:
+            self.slow.add(partition)
+        else:
+            self.slow.discard(partition)
 
     def place(self, partition: int, executor: str, plan_epoch: int) -> None:
         """Activate a partition: it goes on from its resident state, or from the restore point.

@@ -12,9 +12,8 @@ of its own, one at a time, from retained frames, as partitions that catch up do.
 behind by it takes on in larger pieces. It may fall behind only so far: then no epoch is cut until
 it has gone on, and epochs take as long as they would together.
 
-A host runs one piece of work at a time, and does not put it aside for one that is more urgent. So a
-partition of the second class that keeps no state and takes a second or more runs in a process
-beside the host: a function that sleeps for so long, or hangs, holds up nobody there.
+A host runs one piece of work at a time in each of two lanes (`host_scheduler`). The second class
+has the second lane, so a function that sleeps there, or hangs, holds up nobody of the first.
 
 A commit record names the epochs that a job has finished of each partition, so each query partition
 gets its output exactly once and without a gap, whatever class it is in. A checkpoint of an epoch
@@ -43,9 +42,6 @@ FIRST_SHARE = 0.8
 # time that the first takes by itself; while something lost is not back that ratio is smaller.
 HELD_UP_SECONDS_MIN = 0.15
 HELD_UP_RATIO, HELD_UP_RATIO_OUTAGE = 1.0, 0.5
-# A partition without state that takes so long for an epoch runs in a process beside the host, which
-# costs about a second of CPU: each epoch there loads the program.
-DETACHED_SECONDS_MIN = 1.0
 # Below this share of the limits it holds up nobody.
 CALM_SHARE = 0.5
 EPOCHS_TO_SPLIT, JOBS_TO_JOIN = 3, 10
@@ -214,7 +210,6 @@ class PriorityClasses:
         if running or (behind and not together):
             second = _with_downstream(application.program, second | running | behind)
         progress.trailing = frozenset(second)
-        progress.detached &= second
         if bool(before) != bool(second):
             kind = "classes-apart" if second else "classes-together"
             names = application.names(second & progress.live)
@@ -267,22 +262,11 @@ class PriorityClasses:
         tight = self.application.budget.tight or self.application.budget.starved
         if not progress.trailing and not tight and not self.rule.is_apart:
             second = set(work) - first
-            self._detach(result, second, 1)
             others = seconds_of(result, placed, second)
             where = max(others, key=others.__getitem__, default="")
             self.rule.ran_together(
                 seconds.get(where, 0.0), others.get(where, 0.0), is_outage=not progress.complete
             )
-
-    def _detach(self, result: Result, partitions: Iterable[int], epochs: int) -> None:
-        """Those that took long in a job of so many epochs run beside the host from now on."""
-        owner = self.application.program.owner
-        self.application.progress.detached |= {
-            number
-            for number in partitions
-            if result.seconds_by_partition.get(number, 0.0) >= DETACHED_SECONDS_MIN * epochs
-            and not owner[number].keyed
-        }
 
     def advance(self, seconds: float = 0.0) -> None:
         """Take the result of a job that has ended, waiting up to `seconds`; start the next one."""
@@ -369,7 +353,6 @@ class PriorityClasses:
         """Say how long a job has taken, and see whether the classes should go on apart."""
         application = self.application
         spent = max(seconds_of(result, placed, ranges).values(), default=0.0)
-        self._detach(result, ranges, result.piece_epochs)
         self.piece_epochs = next_size(
             result.piece_epochs,
             result.seconds,

@@ -4,10 +4,12 @@
 
 Requests come from the executor's tasks (HostProcess.java) over a Unix socket: a JSON header and
 the input blocks; answers are a JSON report and the output blocks. Formats: docs/formats.md.
-Requests of active queries go before catch-up work. The host ends when its JVM ends; its state
+Requests of active queries go before catch-up work, and slow work has a lane of its own
+(`host_scheduler`). The host ends when its JVM ends; its state
 outlives failed and cancelled jobs. It never raises at a caller: what went wrong is the report.
-NOTE is a file that says what it works on, for whoever finds it dead (`watchdog`); what is suspected
-of ending it runs apart (`sandbox`). LAST_NOTE is what the host before noted, in hexadecimal digits.
+NOTE is a file that says what its lanes work on, for whoever finds it dead (`watchdog`); what is
+suspected of ending it runs apart (`sandbox`). LAST_NOTE is what the host before noted, in
+hexadecimal digits.
 """
 
 import os
@@ -49,7 +51,7 @@ from rekindle_spark.executor import (
 )
 from rekindle_spark.executor.cpu_meter import Stopwatch
 from rekindle_spark.executor.frames import Frame
-from rekindle_spark.executor.host_scheduler import HostScheduler
+from rekindle_spark.executor.host_scheduler import Lane
 from rekindle_spark.executor.job_activity import FILE_BYTES, Activity, Entry
 from rekindle_spark.executor.memory_gauge import OverBudget
 from rekindle_spark.executor.partition import Incomplete, PartitionState
@@ -59,7 +61,6 @@ from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code import print_forwarding, watchdog
-from rekindle_spark.user_code.watchdog import Watchdog
 from rekindle_store import store_files
 
 # Objects between collections, then collections of each generation between those of the next: rows
@@ -101,11 +102,10 @@ class Host:
     """State and programs of one executor."""
 
     jvm: int
-    turns: HostScheduler = field(default_factory=HostScheduler)
+    lanes: tuple[Lane, ...] = field(default_factory=host_scheduler.lanes)
     versions: dict[int, state_files.Versions] = field(default_factory=dict)
     checkpoints: state_files.Checkpoints = field(default_factory=state_files.Checkpoints)
     programs: dict[str, Program] = field(default_factory=dict)
-    watchdog: Watchdog = field(default_factory=Watchdog)
     activity: Activity = field(default_factory=Activity)
     newest: tuple[int, int, int] = (0, 0, -1)
     meter: cpu_meter.CpuMeter = field(init=False)
@@ -115,7 +115,7 @@ class Host:
     def __post_init__(self) -> None:
         self.meter = cpu_meter.CpuMeter((self.jvm, os.getpid()))
         self.gauge = memory_gauge.MemoryGauge(container_memory.allowed_bytes(self.jvm))
-        self.runner = PartitionRunner(self.meter, self.gauge, self.watchdog)
+        self.runner = PartitionRunner(self.meter, self.gauge)
         self.runner.sandboxes.start()
         self.checkpoints.activity = self.activity
         self.checkpoints.start()
@@ -185,6 +185,7 @@ class Host:
     ) -> None:
         """All epochs of one partition; all of them count, or none."""
         number, epochs, deaths, watch = item["partition"], [], 0, Stopwatch()
+        lane = self.lanes[item.get("lane", host_scheduler.FIRST)]
         blocks: list[tuple[int, bytes]] = []
         read: list[dict[str, RowsRead]] = []
         try:
@@ -197,10 +198,12 @@ class Host:
                 inputs = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 with watch:
                     apart, dead = self.runner.run_apart(program, request, item, work, state, inputs)
-                turn = self.turns.turn(request["urgency"], entry.sign)
+                turn = lane.turn(request["urgency"], entry.sign)
                 with turn, watch, self.meter.measured(number):
                     entry.sign()
-                    outcome = apart or self.runner.run_here(program, request, work, state, inputs)
+                    outcome = apart or self.runner.run_here(
+                        program, request, work, state, inputs, lane.watchdog
+                    )
                     if work_items.counts(item, epoch):
                         for query, sunk in (outcome.sinks | outcome.taps).items():
                             if not sunk.is_there:
@@ -375,14 +378,14 @@ def _answered(host: Host, request: dict[str, Any], reader: BufferedReader, size:
 def main() -> None:
     """Serve until the JVM ends."""
     path, jvm, note = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    last = watchdog.read(bytes.fromhex(sys.argv[4]))
+    last = watchdog.suspected(watchdog.read_all(bytes.fromhex(sys.argv[4])))
     memory_gauge.share_arena()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
     notes = watchdog.mapped(note, FILE_BYTES)
-    host = Host(jvm, watchdog=Watchdog(notes), activity=Activity(notes))
-    if last is not None:
-        host.runner.beware(last.partition)
+    host = Host(jvm, host_scheduler.lanes(notes), activity=Activity(notes))
+    if last:
+        host.runner.beware(noted.partition for noted in last)
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
     stack_sampler.begin("host", refuses=False)

@@ -25,13 +25,13 @@ from rekindle_spark.user_code.watchdog import Noted
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A host that was found dead: its executor, its process, and what it had noted of its work,
-    None where it had no work."""
+    """A host that was found dead: its executor, its process, and of which of its work it may have
+    died: two pieces at most, none where it had no work."""
 
     executor: str
     process: int
     exit_code: int
-    noted: Noted | None
+    noted: tuple[Noted, ...]
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ def deaths(reports: Iterable[Mapping[str, Any]]) -> list[Death]:
             report["executor"],
             report["host"],
             report["exit_code"],
-            watchdog.read(bytes.fromhex(report["note"])),
+            watchdog.suspected(watchdog.read_all(bytes.fromhex(report["note"]))),
         )
         for report in reports
         if report["status"] == "host-lost" and "note" in report

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle.model.settings import AUTO
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
@@ -241,6 +242,10 @@ def _absorb(
         _stage(application, {number: counted[number] for number in held}, unordered=unordered)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
+        if application.settings.runtime.classes == AUTO:
+            for partition, seconds in result.seconds_by_partition.items():
+                epochs = max(1, len(counted[partition]["epochs"]))
+                application.progress.took(partition, seconds / epochs)
         fault_attribution.note_passed(application, counted)
         away_sources.note_read(application, counted)
     return result

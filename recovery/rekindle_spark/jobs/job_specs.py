@@ -288,7 +288,8 @@ def _header(
             "inputs": progress.restore_points.checkpoints(partition, *extent.runs[partition]),
             **_left_out(progress, partition),
             **_choices(progress, partition, *extent.runs[partition]),
-            **_apart(progress, partition, common),
+            **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
+            **_lane(progress, partition, common.get("urgency")),
         }
         for partition in partitions
     ]
@@ -310,14 +311,12 @@ def _header(
     return json.dumps(header).encode()
 
 
-def _apart(progress: PartitionTable, partition: int, common: Mapping[str, Any]) -> dict[str, Any]:
-    """How a partition runs in a process beside the host; nothing where it does not."""
-    seconds_max = common.get("function_seconds_max", 0.0)
-    terms = progress.suspects.terms(partition, seconds_max)
-    is_behind = common.get("urgency") == host_scheduler.BEHIND
-    if not terms and is_behind and partition in progress.detached:
-        return {"apart": {"searches": False, "seconds_max": seconds_max}}
-    return terms
+def _lane(progress: PartitionTable, partition: int, urgency: int | None) -> dict[str, int]:
+    """In which lane of the host a partition runs, where that is not the first: no epoch waits for
+    what runs behind it, nor for one that is slow and catches up."""
+    is_slow = urgency == host_scheduler.CATCH_UP and partition in progress.slow
+    is_second = urgency == host_scheduler.BEHIND or is_slow
+    return {"lane": host_scheduler.SECOND} if is_second else {}
 
 
 def _left_out(progress: PartitionTable, partition: int) -> dict[str, dict[str, int]]:

@@ -340,20 +340,6 @@ def test_what_was_held_back_meanwhile_is_not_live_again(behind: Behind) -> None:
     assert behind.progress.live == {LONE}
 
 
-def test_who_takes_long_and_keeps_no_state_runs_beside_the_host_while_behind(
-    behind: Behind,
-) -> None:
-    assert not behind.progress.detached
-    behind.run_epochs(2)
-    behind.classes.advance()
-    behind.results.append(Result(True, 1.0, seconds_by_partition={OTHER: 5.0, LONE: 1.1}))
-    behind.classes.advance()
-    assert behind.progress.detached == {LONE}, "what keeps a state stays with it"
-    behind.results.append(Result(True, 1.0))
-    behind.classes.begin_epoch(together=True)
-    assert not behind.progress.detached
-
-
 def test_hosts_without_memory_for_an_epoch_run_nothing_behind_it(behind: Behind) -> None:
     behind.application.budget.starved = {"b"}
     behind.run_epochs(1)
