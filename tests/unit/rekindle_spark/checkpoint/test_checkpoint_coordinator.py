@@ -304,7 +304,7 @@ def test_one_that_a_driver_takes_on_its_way_is_none(
 
 def being_written(application: Any, host: Activity, idle_seconds: float) -> CheckpointCoordinator:
     """A checkpoint for whose states the only host has given no other sign for so long."""
-    said = struct.pack(">qq", 0, 0)
+    said = struct.pack(">qqq", 0, 0, 0)
     application.exchange = SimpleNamespace(signs=lambda: {"a": said + bytes(host.memory)})
     application.events = SimpleNamespace(write=lambda kind, **values: told.append((kind, values)))
     told: list[tuple[str, dict[str, str]]] = []
