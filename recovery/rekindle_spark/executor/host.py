@@ -54,7 +54,7 @@ from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.host_scheduler import Lane
 from rekindle_spark.executor.job_activity import FILE_BYTES, Activity, Entry
 from rekindle_spark.executor.memory_gauge import OverBudget
-from rekindle_spark.executor.partition import Incomplete, PartitionState
+from rekindle_spark.executor.partition import Incomplete, PartitionOutcome, PartitionState
 from rekindle_spark.executor.partition_runner import OutdatedRequest, PartitionRunner
 from rekindle_spark.executor.sandbox import Died
 from rekindle_spark.executor.source_reading import RowsRead
@@ -87,6 +87,12 @@ class Done:
         self.partitions[str(number)] = outcome
         for target, block in blocks:
             self.blocks.setdefault(target, []).append(block)
+
+    def write(self, outcome: PartitionOutcome) -> None:
+        """Write the output of an epoch that is not there yet."""
+        for query, sunk in (outcome.sinks | outcome.taps).items():
+            if not sunk.is_there:
+                self.outputs.write(query, sunk.file, sunk.table)
 
     def add_incomplete(self, number: int, incomplete: Incomplete) -> None:
         """Enter a partition that lacks a frame."""
@@ -205,9 +211,7 @@ class Host:
                         program, request, work, state, inputs, lane.watchdog
                     )
                     if work_items.counts(item, epoch):
-                        for query, sunk in (outcome.sinks | outcome.taps).items():
-                            if not sunk.is_there:
-                                done.outputs.write(query, sunk.file, sunk.table)
+                        done.write(outcome)
                 deaths += dead
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
