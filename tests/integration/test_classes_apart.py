@@ -57,15 +57,15 @@ def reached(application: Application) -> Mapping[str, int]:
     return found
 
 
+def is_split(application: Application) -> bool:
+    """Whether the important query is three epochs ahead of one of the others."""
+    epochs = reached(application)
+    daily = min(epoch for name, epoch in epochs.items() if name.startswith("daily"))
+    return daily > min(epoch for name, epoch in epochs.items() if name.startswith(OTHERS)) + 2
+
+
 def await_split(application: Application) -> None:
-    """Wait until the important query is three epochs ahead of one of the others."""
-
-    def is_split() -> bool:
-        epochs = reached(application)
-        daily = min(epoch for name, epoch in epochs.items() if name.startswith("daily"))
-        return daily > min(epoch for name, epoch in epochs.items() if name.startswith(OTHERS)) + 2
-
-    application.await_condition("classes are at different epochs", is_split)
+    application.await_condition("classes are at different epochs", lambda: is_split(application))
 
 
 def checkpoints_have_the_states_of_both_classes(application: Application) -> None:
@@ -85,13 +85,6 @@ def a_loss_while_classes_are_apart(application: Application) -> None:
 
 def an_important_query_does_not_wait_for_a_function_that_hangs(application: Application) -> None:
     begin = application.seen
-    (application.traps / sluggish.CRAWLS).touch()
-    # the next job runs it beside the host
-    application.await_condition(
-        "a slow job", lambda: ran_longer(application, sluggish.SECONDS[sluggish.CRAWLS], begin)
-    )
-    application.await_event("ran-behind", after=application.seen)
-    begin = application.seen
     (application.traps / sluggish.HANGS).touch()
     await_split(application)
     # nobody waits for those that hang: a checkpoint has their input
@@ -101,6 +94,7 @@ def an_important_query_does_not_wait_for_a_function_that_hangs(application: Appl
     assert len(lags) >= 5
     assert max(lags) < sluggish.SECONDS[sluggish.HANGS] / 3
     assert not application.happened("function-suspected", after=begin)
+    application.await_condition("they catch up", lambda: not is_split(application))
 
 
 def ran_longer(application: Application, seconds: float, begin: int) -> bool:
@@ -125,6 +119,7 @@ def daily_lags(application: Application, begin: int) -> list[float]:
 def a_driver_that_dies_while_classes_are_apart_goes_on_from_its_store(
     application: Application,
 ) -> None:
+    (application.traps / sluggish.CRAWLS).touch()
     await_split(application)
     application.driver.kill()
     # it would be as slow to catch up

@@ -284,9 +284,9 @@ class EpochLoop:
         self.control.pump()
         self.control.report_caught_up()
         self.checkpointing.advance()
-        self.classes.advance()
         if self.checkpointing.epoch is None and self.final is None:
             partition_migration.carry_out(application, self.checkpointing.state_bytes)
+        self.classes.advance()
         self.checkpointing.is_hurried = partition_migration.hurries_checkpoint(application)
 
     def _result_ahead(self) -> Result:

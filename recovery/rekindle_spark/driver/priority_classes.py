@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 
 from rekindle.model.settings import ALWAYS, AUTO
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from rekindle_spark.control import partition_migration
 from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.driver import away_sources
 from rekindle_spark.driver.driver_context import DriverContext
@@ -275,10 +276,18 @@ class PriorityClasses:
         application = self.application
         if self.job is not None or not application.progress.trailing:
             return
-        # live partitions that had no memory for an epoch come first
-        waits = application.paused or application.budget.starved
+        # live partitions that had no memory for an epoch come first, and so do moves
+        waits = application.paused or application.budget.starved or self._is_moving
         if not waits and time.monotonic() >= self.rests_until:
             self._start()
+
+    @property
+    def _is_moving(self) -> bool:
+        """Whether partitions are to move once no job of the second class is on its way."""
+        if self.checkpointing.epoch is not None or self.application.moves is None:
+            return False
+        state_bytes = self.checkpointing.state_bytes
+        return partition_migration.wait_for_jobs(self.application, state_bytes)
 
     def _start(self) -> None:
         application = self.application

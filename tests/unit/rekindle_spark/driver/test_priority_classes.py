@@ -160,6 +160,7 @@ class Behind:
             held={},
             cuts=dict.fromkeys(range(1, 100), SimpleNamespace(rows=1)),
             paused=False,
+            moves=None,
             budget=SimpleNamespace(starved=set(), tight={}, piece_epochs=lambda _, wanted: wanted),
             events=SimpleNamespace(write=lambda kind, **told: self.told.append((kind, told))),
             names=lambda numbers: [progress.program.partition_names[n] for n in sorted(numbers)],
@@ -170,7 +171,7 @@ class Behind:
             results=SimpleNamespace(put=lambda _: None),
             fail_after=lambda result, _: self.failed.append(result),
         )
-        checkpointing: Any = SimpleNamespace(within=lambda _: None)
+        checkpointing: Any = SimpleNamespace(within=lambda _: None, epoch=None, state_bytes={})
         self.classes = PriorityClasses(self.application, control, checkpointing)
         monkeypatch.setattr(job_runner, "start", self._start)
         monkeypatch.setattr(job_runner, "poll", self._poll)
@@ -329,6 +330,21 @@ def test_a_job_behind_that_failed_is_judged_and_comes_again_after_a_rest(
     behind.classes.advance()
     assert behind.failed == [result]
     assert not behind.application.claimed - {OTHER, LONE}
+
+
+def test_no_job_behind_begins_while_partitions_are_to_move(
+    behind: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = [True, False]
+    monkeypatch.setattr(
+        "rekindle_spark.control.partition_migration.wait_for_jobs", lambda *_: moves.pop(0)
+    )
+    behind.application.moves = SimpleNamespace()
+    behind.run_epochs(1)
+    behind.classes.advance()
+    assert not behind.started
+    behind.classes.advance()
+    assert len(behind.started) == 1
 
 
 def test_what_was_held_back_meanwhile_is_not_live_again(behind: Behind) -> None:
