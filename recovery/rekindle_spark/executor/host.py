@@ -203,17 +203,17 @@ class Host:
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
                 inputs = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 with watch:
-                    apart, dead = self.runner.run_apart(program, request, item, work, state, inputs)
-                turn = lane.turn(request["urgency"], entry.sign)
-                with turn, watch, self.meter.measured(number):
+                    apart, dead = self.runner.run_apart(
+                        program, request, item, work, state, inputs, entry.sign
+                    )
+                with lane.turn(request["urgency"], entry.sign), watch, self.meter.measured(number):
                     entry.sign()
                     outcome = apart or self.runner.run_here(
                         program, request, work, state, inputs, lane.watchdog
                     )
                     if work_items.counts(item, epoch):
                         done.write(outcome)
-                deaths += dead
-                state = outcome.state
+                deaths, state = deaths + dead, outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
                 read.append(outcome.read)
