@@ -1,9 +1,10 @@
-"""Functions that end or hang their process, beside an important query that must not notice.
+"""Functions that end, hang or slow down their process, beside an important query.
 
-An application runs quietly for a while; then one function after the other does harm, until its
-query has stopped. Of each epoch the important query's lag is the time from the arrival of its
-newest row to the commit of all its partitions. The 99th percentile of quiet time is compared with
-that of a time as long that begins with each harm, and of all of it together.
+The query must not notice. An application runs quietly for a while. Then a function sleeps in each
+epoch; that counts from when its query runs behind the epochs. Then one function after the other
+does harm, until its query has stopped. Of each epoch the important query's lag is the time from the
+arrival of its newest row to the commit of all its partitions. The 99th percentile of quiet time is
+compared with that of a time as long that begins with each of these, and of all harm together.
 """
 
 import math
@@ -33,12 +34,16 @@ HARMS = {
     "regex": "re.match(r'(a+)+$', 'a' * 60 + 'b')",
     "deadlock": "[lock.acquire() for lock in [threading.Lock()] * 2]",
 }
+# One that does no harm, but takes long for each epoch.
+SLOW, SLEEP = "sleep", "time.sleep(0.2)"
+FUNCTIONS = {**HARMS, SLOW: SLEEP}
 PIPELINE = '''"""An important window, and a query for each harm."""
 
 import ctypes
 import os
 import re
 import threading
+import time
 from pathlib import Path
 
 from rekindle_local.flights import flight_data as data
@@ -82,8 +87,9 @@ RUNTIME = {
     "rows_per_second": 2_000,
     "function_seconds_max": 2,
     "host_memory_mib_max": 400,
+    "classes": "auto",
 }
-LAG_RATIO_MAX = 1.2
+LAG_RATIO_MAX, SLOW_RATIO_MAX = 1.2, 1.1
 # Who is blamed instead of the function, or pays for it.
 OTHERS_HARMED = ("plan", "nodes-requested", "nodes-lost", "confirmed", "host-failed")
 WAIT_SECONDS_MAX = 300.0
@@ -98,8 +104,8 @@ def measure(seconds: float, directory: Path) -> dict[str, Any]:
     pipeline = PIPELINE.format(
         traps=str(traps),
         path=str(directory / "input" / flight_data.file_name("flights_ewr")),
-        functions="\n\ndef ".join(FUNCTION.format(name=n, harm=h) for n, h in HARMS.items()),
-        names=f"({', '.join(f'({name!r}, harm_{name})' for name in HARMS)})",
+        functions="\n\ndef ".join(FUNCTION.format(name=n, harm=h) for n, h in FUNCTIONS.items()),
+        names=f"({', '.join(f'({name!r}, harm_{name})' for name in FUNCTIONS)})",
     )
     with (
         text_runs.cluster(NODES, directory) as cluster,
@@ -153,6 +159,14 @@ def _follow(
     begin = time.time() + seconds / 3  # caches are warm then
     wait_until(begin + seconds)
     spans = {"quiet": (begin, begin + seconds)}
+    console.print(f"slow: {SLOW}")
+    behind = len(events)
+    (traps / SLOW).touch()
+    wait_for("slow query behind the epochs", _runs_behind, behind)
+    begin = time.time()
+    wait_until(begin + seconds)
+    spans[SLOW] = (begin, begin + seconds)
+    (traps / SLOW).unlink()
     for name in HARMS:
         console.print(f"harm: {name}")
         begin, behind = time.time(), len(events)
@@ -162,6 +176,10 @@ def _follow(
         spans[name] = (begin, begin + seconds)
     wait_for("checkpoint", lambda event: event["kind"] == "checkpoint", len(events))
     return spans, events
+
+
+def _runs_behind(event: Event) -> bool:
+    return bool(event["kind"] == "ran-behind")
 
 
 def _has_stopped(name: str, event: Event) -> bool:
@@ -181,9 +199,9 @@ def _judge(
         for name, (begin, end) in spans.items()
     }
     high = {name: percentile(values, 0.99) for name, values in by_span.items()}
-    harmed = [lag for name, values in by_span.items() if name != "quiet" for lag in values]
+    harmed = [lag for name in HARMS for lag in by_span[name]]
     high["all"] = percentile(harmed, 0.99)
-    ratio = high["all"] / high["quiet"]
+    ratio, slow_ratio = high["all"] / high["quiet"], high[SLOW] / high["quiet"]
     begin = spans["quiet"][0]
     others = [
         event["kind"] for event in events if event["kind"] in OTHERS_HARMED and event["at"] >= begin
@@ -194,6 +212,13 @@ def _judge(
             "quiet time",
             f"{high['quiet']:.2f} s -> {high['all']:.2f} s ({ratio:.2f} x)",
             ratio <= LAG_RATIO_MAX,
+            command,
+        ),
+        Bar(
+            "the same beside a function that sleeps 0.2 s in each epoch: at most "
+            f"{SLOW_RATIO_MAX} x",
+            f"{high['quiet']:.2f} s -> {high[SLOW]:.2f} s ({slow_ratio:.2f} x)",
+            slow_ratio <= SLOW_RATIO_MAX,
             command,
         ),
         Bar(

@@ -5,11 +5,14 @@
 
 States are written by the hosts while epochs go on; acknowledgements ride on later reports. While
 partitions are behind, a checkpoint has the states of those that run, and of the others their input
-(`durable_input_job`): taken rarely, or when executors have a lot to keep. Until it is global
+(`durable_input_job`): taken rarely, or when executors have a lot to keep. Live partitions that run
+behind the epochs write their states when they get there, unless they are far behind: then they
+count as those that catch up do. Until it is global
 everything since the one before is retained, and recovery starts from that one.
 """
 
 import time
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,20 +32,25 @@ from rekindle_spark.output import output_staging
 # What an executor retains at most before a checkpoint takes it over: a share of what it may, and
 # not more than goes through a host in a few pieces, one for each partition that is behind.
 PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
+# How far live partitions may be behind an epoch for whose checkpoint they are waited for.
+WAITED_EPOCHS_MAX = 8
 
 
 @dataclass(slots=True)
 class CheckpointCoordinator:
     """The newest checkpoint that is being taken, and what it still waits for: states that are to be
-    acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
-    results of such jobs, `completed` epochs whose checkpoint has the states of all that may run,
-    `state_bytes` what the files hold that a partition's state is made of. Where it `is_urgent`, the
-    next one is due at once, a savepoint; where it `is_hurried`, it is due at once as any other."""
+    acknowledged, and the job that preserves the input of partitions that are `behind`. `trailing`
+    are live partitions that run the epoch in a job of their own, behind the others. `ended` are
+    results of jobs that preserve input, `completed` epochs whose checkpoint has the states of all
+    that may run, `state_bytes` what the files hold that a partition's state is made of. Where it
+    `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
+    as any other."""
 
     application: DriverContext
     epoch: int | None = None
     waiting: set[int] = field(default_factory=set)
     behind: set[int] = field(default_factory=set)
+    trailing: frozenset[int] = frozenset()
     preserving: InputPreservation | None = None
     written: DurableInput | None = None
     is_input_stored: bool = True
@@ -70,6 +78,9 @@ class CheckpointCoordinator:
             self._give_up(idle.described(application.executors))
         if self.losses != application.losses:
             self.epoch = None
+        finished = application.progress.finished
+        if any(epoch - finished.get(n, epoch) > WAITED_EPOCHS_MAX for n in self._unfinished):
+            self._give_up("partitions that were to run its epoch are far behind")
         if self.epoch is not None and self.epoch != epoch:
             return None
         if self.epoch is None and not self._is_wanted(epoch, work, seconds):
@@ -100,19 +111,42 @@ class CheckpointCoordinator:
         application = self.application
         self.epoch, self.losses = epoch, application.losses
         self.last_at, self.watch = time.monotonic(), Watch()
-        self.waiting = {number for number in work if application.program.owner[number].keyed}
+        self.trailing = _trailing(application, epoch, work)
+        application.trailing_attempts.clear()
+        runs = work.keys() | self.trailing
+        self.waiting = {number for number in runs if application.program.owner[number].keyed}
         self.behind = _behind(application, epoch, work)
         self.written, self.is_input_stored = None, not self.behind
         self.sizes, self.bases = {}, {}
         application.store.begin_checkpoint(epoch)
 
+    def within(self, work: Ranges) -> int | None:
+        """The epoch of the checkpoint on its way, where a job with `work` runs that for partitions
+        behind it: they are to write their states then. None: there is nothing to write."""
+        epoch, unfinished = self.epoch, self._unfinished
+        if epoch is None or self.losses != self.application.losses:
+            return None
+        crossing = {n for n, (first, last) in work.items() if first <= epoch <= last} & unfinished
+        # a job that failed may have written some, and this one writes them again
+        self.waiting |= {n for n in crossing if self.application.program.owner[n].keyed}
+        return epoch if crossing else None
+
+    @property
+    def _unfinished(self) -> Set[int]:
+        """The partitions that have yet to run the checkpoint's epoch behind the others."""
+        finished, epoch = self.application.progress.finished, self.epoch
+        if epoch is None:
+            return frozenset()
+        return {number for number in self.trailing if finished.get(number, -1) < epoch}
+
     def acknowledge(self, acknowledgements: list[dict[str, Any]]) -> None:
         """Enter what hosts have written."""
         for done in acknowledgements:
-            if (done["epoch"], done["attempt"]) != (
-                self.epoch,
-                self.application.checkpoint_attempt,
-            ):
+            application = self.application
+            attempt = application.trailing_attempts.get(
+                done["partition"], application.checkpoint_attempt
+            )
+            if (done["epoch"], done["attempt"]) != (self.epoch, attempt):
                 continue
             if "failed" in done:
                 self._give_up(done["failed"])
@@ -140,9 +174,11 @@ class CheckpointCoordinator:
         if not self.waiting or not self.watch.is_due(now):
             return None
         owing: dict[str, frozenset[int]] = {}
-        for number in self.waiting:
+        for number in self.waiting - self._unfinished:
             executor = application.progress.placed.get(number, "")
             owing[executor] = owing.get(executor, frozenset()) | {number}
+        if not owing:
+            return None
         signs = job_activity.read_all(application.exchange.signs(), owing)
         idle = self.watch.look(job_activity.CHECKPOINTS, owing, signs, now)
         too_long = idle is not None and idle.seconds > application.settings.idle_seconds
@@ -155,9 +191,12 @@ class CheckpointCoordinator:
 
     def advance(self) -> None:
         """Complete the checkpoint when nothing is waited for: it becomes the restore point."""
+        is_current = self.losses == self.application.losses
+        if is_current and self._unfinished - self.application.progress.live:
+            self._give_up("partitions that were to run its epoch do not run any more")
         self._preserve()
         epoch = self.epoch
-        if epoch is None or self.waiting or not self.is_input_stored:
+        if epoch is None or self.waiting or self._unfinished or not self.is_input_stored:
             return
         if self.losses == self.application.losses:
             self._complete(epoch)
@@ -167,7 +206,7 @@ class CheckpointCoordinator:
         """Have the input of what is behind written once the epoch has run; see what came of it."""
         application, epoch, job = self.application, self.epoch, self.preserving
         if job is None:
-            ran = epoch is not None and application.newest >= epoch
+            ran = epoch is not None and application.newest >= epoch and not self._unfinished
             if epoch is not None and ran and not self.is_input_stored:
                 self.preserving = durable_input_job.start(application, epoch, self.behind)
                 self.is_input_stored = self.preserving is None
@@ -240,8 +279,23 @@ class CheckpointCoordinator:
         self.epoch = None
 
 
+def _trailing(application: DriverContext, epoch: int, work: Ranges) -> frozenset[int]:
+    """The live partitions that run an epoch behind its job, and whose states a checkpoint waits
+    for; none while one of them is far behind: then it has their input, as that of others."""
+    progress = application.progress
+    found = frozenset(
+        number
+        for number in progress.trailing & progress.live - work.keys()
+        if progress.finished[number] < epoch
+    )
+    reached = min((progress.finished[number] for number in found), default=epoch)
+    return found if epoch - reached <= WAITED_EPOCHS_MAX else frozenset()
+
+
 def _behind(application: DriverContext, epoch: int, work: Ranges) -> set[int]:
-    """The partitions that do not run in an epoch's job, but for sources that went ahead of it."""
+    """The partitions that do not run an epoch, in its job or behind it, but for sources that went
+    ahead of it."""
     progress, sources = application.progress, application.program.sources
+    trailing = _trailing(application, epoch, work)
     ahead = {number for number in sources if progress.finished.get(number, -1) >= epoch}
-    return set(range(len(application.program.partition_names))) - work.keys() - ahead
+    return set(range(len(application.program.partition_names))) - work.keys() - ahead - trailing

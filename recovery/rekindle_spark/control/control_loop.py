@@ -10,7 +10,7 @@ be asked. Called from the epoch loop's thread.
 
 import queue
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from rekindle import coordination
@@ -81,6 +81,11 @@ class ControlLoop:
     def rows_per_second(self) -> float:
         """The rate at which rows arrive from the next cut on."""
         return self.statistics.rows_per_second
+
+    @property
+    def priorities(self) -> Mapping[str, float]:
+        """By query partition, as far as they are known."""
+        return self.guidance.priorities
 
     @property
     def reports(self) -> ReportBuilder:

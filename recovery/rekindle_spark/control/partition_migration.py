@@ -67,6 +67,13 @@ def hurries_checkpoint(application: DriverContext) -> bool:
         return behind >= HURRIED_EPOCHS_MIN and bool(pending(application))
 
 
+def wait_for_jobs(application: DriverContext, state_bytes: Mapping[int, int]) -> bool:
+    """Whether moves would be made if no job of partitions that are behind were on its way."""
+    with application.lock:
+        wanted = pending(application)
+        return bool(wanted) and bool(_step(application, wanted, state_bytes))
+
+
 def carry_out(application: DriverContext, state_bytes: Mapping[int, int]) -> None:
     """Make as many moves as one step may have, if this is a moment for it: no state is in a job.
 
@@ -74,7 +81,8 @@ def carry_out(application: DriverContext, state_bytes: Mapping[int, int]) -> Non
     """
     with application.lock:
         wanted = pending(application)
-        step = _step(application, wanted, state_bytes) if wanted else {}
+        is_time = wanted and not application.claimed
+        step = _step(application, wanted, state_bytes) if is_time else {}
         executors = {node: executor for executor, node in application.executors.items()}
         before = dict(application.progress.placed)
         for number, node in step.items():
@@ -103,7 +111,7 @@ def _step(
     progress, program = application.progress, application.program
     points = progress.restore_points
     behind = application.newest - points.newest
-    calm = progress.complete and not application.claimed and not points.older
+    calm = progress.complete and not points.older
     if not calm or not are_possible(application) or not 0 <= behind <= BEHIND_EPOCHS_MAX:
         return {}
     share = len(program.partition_names) / len(application.executors)

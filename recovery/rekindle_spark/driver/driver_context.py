@@ -66,7 +66,8 @@ class HeldSource:
 class DriverContext:
     """The state of one driver. `newest` is the last epoch that has run, in `epoch_seconds`,
     `begun` the last that is running or has; `attempts` counts its jobs, `checkpoint_attempt` is
-    the last of them that was to write states for a checkpoint. `staged` holds epochs that are
+    the last of an epoch that was to write states for a checkpoint, `trailing_attempts` has those by
+    partition that ran that epoch behind it. `staged` holds epochs that are
     not committed yet, `machines` are the kinds of CPU of all executors that there have been,
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
     `program_file` is the file of the store with the program, and its SHA-256. `held` has sources
@@ -105,6 +106,7 @@ class DriverContext:
     staged: dict[int, Staged] = field(default_factory=dict)
     attempts: int = 0
     checkpoint_attempt: int = 0
+    trailing_attempts: dict[int, int] = field(default_factory=dict)
     moves: Moves | None = None
     moved_at: int = -1
     held: dict[int, HeldSource] = field(default_factory=dict)

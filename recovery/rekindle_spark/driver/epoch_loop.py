@@ -45,6 +45,7 @@ from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut
+from rekindle_spark.driver.priority_classes import PriorityClasses
 from rekindle_spark.flow_control import memory_budget
 from rekindle_spark.jobs import job_runner, job_specs, stage_timing
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Result, RunningJob
@@ -118,6 +119,7 @@ class SourcePrefetch:
         """Those that go ahead; none where nothing else is live that would take its time."""
         program, live = self.application.program, self.application.progress.live
         sources = (program.sources - program.parents.keys()) & live
+        sources -= self.application.progress.trailing
         return sources - program.uncertain if sources != live else frozenset()
 
 
@@ -137,9 +139,11 @@ class EpochLoop:
     next_cut_at: float = field(default=0.0)
     drains: bool = False
     ahead: SourcePrefetch = field(init=False)
+    classes: PriorityClasses = field(init=False)
 
     def __post_init__(self) -> None:
         self.ahead = SourcePrefetch(self.application)
+        self.classes = PriorityClasses(self.application, self.control, self.checkpointing)
 
     def run(self) -> None:
         """The whole life of the loop. Raises what ends the application."""
@@ -187,11 +191,17 @@ class EpochLoop:
         while True:
             self.control.pump()
             application.sinks.check()
+            self.classes.advance()
             begun = application.progress.placed or application.newest > 0
-            due = begun and driver_clock.now() >= self.next_cut_at
+            due = begun and self._is_due
             if (due or self._is_cut) and not application.paused:
                 return
             time.sleep(POLL_SECONDS)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the next epoch may be cut: not while what runs behind is too far behind."""
+        return driver_clock.now() >= self.next_cut_at and not self.classes.is_full
 
     def _cut(self) -> None:
         """Log the next epoch's input, unless the input has ended."""
@@ -228,7 +238,9 @@ class EpochLoop:
     def _run_epoch(self, epoch: int) -> None:
         """Run an epoch for all live partitions, again after each loss until none interrupts."""
         application, ahead = self.application, self._result_ahead()
+        together = self.final is not None or self.drains or self.checkpointing.is_urgent
         while True:
+            self.classes.begin_epoch(together=together)
             with application.lock:
                 application.begun = epoch
                 work = self._work(epoch)
@@ -236,6 +248,8 @@ class EpochLoop:
                     application.newest = epoch
                     break
             checkpoint = self.checkpointing.due(epoch, work)
+            if checkpoint is None:
+                checkpoint = self.checkpointing.within(work)
             alone = self._is_alone()
             result = job_runner.run(
                 application,
@@ -257,6 +271,7 @@ class EpochLoop:
                 if usual and all(first == last for first, last in work.values()):
                     alone = alone and self._is_alone()
                     application.pace.epoch_took(result.seconds, alone=alone)
+                    self.classes.ran(result, work)
                     if alone:
                         self.control.note_times(result, ahead=ahead.finished)
                 with application.lock:
@@ -271,6 +286,7 @@ class EpochLoop:
         self.checkpointing.advance()
         if self.checkpointing.epoch is None and self.final is None:
             partition_migration.carry_out(application, self.checkpointing.state_bytes)
+        self.classes.advance()
         self.checkpointing.is_hurried = partition_migration.hurries_checkpoint(application)
 
     def _result_ahead(self) -> Result:
@@ -298,13 +314,14 @@ class EpochLoop:
         """While an epoch's job is on its way, begun then, with its sources or after they went
         ahead: let those of the next epoch go ahead, if that is due and it is time for it."""
         self.control.pump()
+        self.classes.advance()
         if self.checkpointing.is_urgent or self.attempts.failing_since is not None:
             return
         elapsed_seconds = time.monotonic() - began
         if not self.ahead.is_time(elapsed_seconds, sources_ran=ahead.finished):
             return
         is_cut = self.application.arrivals.last.epoch > epoch
-        is_due = self.final is None and driver_clock.now() >= self.next_cut_at
+        is_due = self.final is None and self._is_due
         if (is_cut or is_due) and self.ahead.may_begin:
             if not is_cut:
                 self._cut()
@@ -312,7 +329,8 @@ class EpochLoop:
 
     def _is_alone(self) -> bool:
         """Whether nothing is being done for partitions that are behind."""
-        return not self.application.claimed and self.checkpointing.preserving is None
+        is_idle = not self.application.claimed and self.checkpointing.preserving is None
+        return is_idle and not self.application.progress.trailing
 
     def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
         """Say how long an epoch has taken, and each of its stages."""
@@ -359,7 +377,7 @@ class EpochLoop:
         application, progress = self.application, self.application.progress
         gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
-        for partition in application.program.in_order(progress.placed):
+        for partition in application.program.in_order(progress.placed.keys() - progress.trailing):
             if partition not in progress.live:
                 if partition in application.claimed or partition in progress.suspects.alone:
                     continue

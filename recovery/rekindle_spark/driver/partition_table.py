@@ -3,7 +3,7 @@
     inactive      not placed; its input since its restore point is retained or in the store
     resident      inactive, but its state is still in a living host
     catching up   placed by a plan, behind the newest epoch
-    live          runs in every epoch
+    live          runs in every epoch, or behind it where it matters less (`trailing`)
     stopped       a function of it, or of what is upstream, raises: no plan places it any more
 
 Plain bookkeeping for one driver; it decides nothing and talks to nobody.
@@ -19,6 +19,9 @@ from rekindle_spark.jobs.suspect_partitions import Suspects
 from rekindle_spark.pipeline.chains import Edge
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.dead_letter_sieve import ENDING, LeftOutRows
+
+# From which time of an epoch on a partition is slow: about what a job costs by itself.
+SLOW_SECONDS_MIN = 0.15
 
 
 @dataclass(slots=True)
@@ -155,8 +158,10 @@ class LeftOut:
 class PartitionTable:
     """Placement and progress of every partition, by number; epochs are the last finished.
     `left_out` has the first steps of the branches that a partition runs without
-    (`stopped_branches`). `choices` are those of each step with dead letters, by partition and
-    epoch that is committed and may run again."""
+    (`stopped_branches`). `trailing` run behind the epochs as far as they are live
+    (`priority_classes`), `slow` have taken long for each epoch of their last job. `choices` are
+    those of each step with dead letters, by partition and epoch that is committed and may run
+    again."""
 
     program: Program
     restore_points: RestorePoints = field(default_factory=RestorePoints)
@@ -168,6 +173,8 @@ class PartitionTable:
     stopped: dict[int, StepError] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     suspects: Suspects = field(default_factory=Suspects)
+    trailing: frozenset[int] = frozenset()
+    slow: set[int] = field(default_factory=set)
     left_out: dict[int, dict[str, LeftOut]] = field(default_factory=dict)
     choices: dict[tuple[int, int], dict[str, LeftOutRows]] = field(default_factory=dict)
 
@@ -189,6 +196,13 @@ class PartitionTable:
             for partition, where in held.items()
             if where == executor
         )
+
+    def took(self, partition: int, seconds: float) -> None:
+        """A host has worked so long on each epoch of a partition, in its last job."""
+        if seconds >= SLOW_SECONDS_MIN:
+            self.slow.add(partition)
+        else:
+            self.slow.discard(partition)
 
     def place(self, partition: int, executor: str, plan_epoch: int) -> None:
         """Activate a partition: it goes on from its resident state, or from the restore point.

@@ -4,10 +4,12 @@
 
 Requests come from the executor's tasks (HostProcess.java) over a Unix socket: a JSON header and
 the input blocks; answers are a JSON report and the output blocks. Formats: docs/formats.md.
-Requests of active queries go before catch-up work. The host ends when its JVM ends; its state
+Requests of active queries go before catch-up work, and slow work has a lane of its own
+(`host_scheduler`). The host ends when its JVM ends; its state
 outlives failed and cancelled jobs. It never raises at a caller: what went wrong is the report.
-NOTE is a file that says what it works on, for whoever finds it dead (`watchdog`); what is suspected
-of ending it runs apart (`sandbox`). LAST_NOTE is what the host before noted, in hexadecimal digits.
+NOTE is a file that says what its lanes work on, for whoever finds it dead (`watchdog`); what is
+suspected of ending it runs apart (`sandbox`). LAST_NOTE is what the host before noted, in
+hexadecimal digits.
 """
 
 import os
@@ -47,11 +49,12 @@ from rekindle_spark.executor import (
     stack_sampler,
     work_items,
 )
+from rekindle_spark.executor.cpu_meter import Stopwatch
 from rekindle_spark.executor.frames import Frame
-from rekindle_spark.executor.host_scheduler import HostScheduler
+from rekindle_spark.executor.host_scheduler import Lane
 from rekindle_spark.executor.job_activity import FILE_BYTES, Activity, Entry
 from rekindle_spark.executor.memory_gauge import OverBudget
-from rekindle_spark.executor.partition import Incomplete, PartitionState
+from rekindle_spark.executor.partition import Incomplete, PartitionOutcome, PartitionState
 from rekindle_spark.executor.partition_runner import OutdatedRequest, PartitionRunner
 from rekindle_spark.executor.sandbox import Died
 from rekindle_spark.executor.source_reading import RowsRead
@@ -59,7 +62,6 @@ from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.unbounded_source import prefetch
 from rekindle_spark.user_code import print_forwarding, watchdog
-from rekindle_spark.user_code.watchdog import Watchdog
 from rekindle_store import store_files
 
 # Objects between collections, then collections of each generation between those of the next: rows
@@ -87,6 +89,12 @@ class Done:
         for target, block in blocks:
             self.blocks.setdefault(target, []).append(block)
 
+    def write(self, outcome: PartitionOutcome) -> None:
+        """Write the output of an epoch that is not there yet."""
+        for query, sunk in (outcome.sinks | outcome.taps).items():
+            if not sunk.is_there:
+                self.outputs.write(query, sunk.file, sunk.table)
+
     def add_incomplete(self, number: int, incomplete: Incomplete) -> None:
         """Enter a partition that lacks a frame."""
         outcome: dict[str, Any] = {"status": "incomplete", "text": str(incomplete)}
@@ -101,11 +109,10 @@ class Host:
     """State and programs of one executor."""
 
     jvm: int
-    turns: HostScheduler = field(default_factory=HostScheduler)
+    lanes: tuple[Lane, ...] = field(default_factory=host_scheduler.lanes)
     versions: dict[int, state_files.Versions] = field(default_factory=dict)
     checkpoints: state_files.Checkpoints = field(default_factory=state_files.Checkpoints)
     programs: dict[str, Program] = field(default_factory=dict)
-    watchdog: Watchdog = field(default_factory=Watchdog)
     activity: Activity = field(default_factory=Activity)
     newest: tuple[int, int, int] = (0, 0, -1)
     meter: cpu_meter.CpuMeter = field(init=False)
@@ -115,7 +122,7 @@ class Host:
     def __post_init__(self) -> None:
         self.meter = cpu_meter.CpuMeter((self.jvm, os.getpid()))
         self.gauge = memory_gauge.MemoryGauge(container_memory.allowed_bytes(self.jvm))
-        self.runner = PartitionRunner(self.meter, self.gauge, self.watchdog)
+        self.runner = PartitionRunner(self.meter, self.gauge)
         self.runner.sandboxes.start()
         self.checkpoints.activity = self.activity
         self.checkpoints.start()
@@ -185,7 +192,8 @@ class Host:
         entry: Entry,
     ) -> None:
         """All epochs of one partition; all of them count, or none."""
-        number, epochs, deaths = item["partition"], [], 0
+        number, epochs, deaths, watch = item["partition"], [], 0, Stopwatch()
+        lane = self.lanes[item.get("lane", host_scheduler.FIRST)]
         blocks: list[tuple[int, bytes]] = []
         read: list[dict[str, RowsRead]] = []
         try:
@@ -195,20 +203,19 @@ class Host:
             for epoch in range(item["from"], item["to"] + 1):
                 work = work_items.work(program, request, item, epoch)
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
-                arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
-                apart, dead = self.runner.run_apart(
-                    program, request, item, work, state, arrived, entry.sign
-                )
-                turn = self.turns.turn(request["urgency"], entry.sign)
-                with turn, self.meter.measured(number):
+                inputs = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
+                with watch:
+                    apart, dead = self.runner.run_apart(
+                        program, request, item, work, state, inputs, entry.sign
+                    )
+                with lane.turn(request["urgency"], entry.sign), watch, self.meter.measured(number):
                     entry.sign()
-                    outcome = apart or self.runner.run_here(program, request, work, state, arrived)
+                    outcome = apart or self.runner.run_here(
+                        program, request, work, state, inputs, lane.watchdog
+                    )
                     if work_items.counts(item, epoch):
-                        for query, sunk in (outcome.sinks | outcome.taps).items():
-                            if not sunk.is_there:
-                                done.outputs.write(query, sunk.file, sunk.table)
-                deaths += dead
-                state = outcome.state
+                        done.write(outcome)
+                deaths, state = deaths + dead, outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
                 read.append(outcome.read)
@@ -232,9 +239,9 @@ class Host:
         except BaseException as error:  # panics of native libraries are no Exception
             done.add(number, {"status": "error", **host_answers.fault(program, item, error)}, [])
         else:
-            size = sum(len(block) for _, block in blocks)
-            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, **host_answers.read(read)}
-            done.add(number, {"status": "ok", **gave}, blocks)
+            size, seconds = sum(len(block) for _, block in blocks), round(watch.seconds, 6)
+            gave = {"epochs": epochs, "bytes": size, "deaths": deaths, "seconds": seconds}
+            done.add(number, {"status": "ok", **gave, **host_answers.read(read)}, blocks)
 
     def _base(
         self, program: Program, request: dict[str, Any], item: dict[str, Any], entry: Entry
@@ -377,14 +384,14 @@ def _answered(host: Host, request: dict[str, Any], reader: BufferedReader, size:
 def main() -> None:
     """Serve until the JVM ends."""
     path, jvm, note = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    last = watchdog.read(bytes.fromhex(sys.argv[4]))
+    last = watchdog.suspected(watchdog.read_all(bytes.fromhex(sys.argv[4])))
     memory_gauge.share_arena()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
     notes = watchdog.mapped(note, FILE_BYTES)
-    host = Host(jvm, watchdog=Watchdog(notes), activity=Activity(notes))
-    if last is not None:
-        host.runner.beware(last.partition)
+    host = Host(jvm, host_scheduler.lanes(notes), activity=Activity(notes))
+    if last:
+        host.runner.beware(noted.partition for noted in last)
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
     stack_sampler.begin("host", refuses=False)

@@ -4,8 +4,8 @@
 
 Loading and writing take as long as the store takes, and there is no time that would be too long as
 long as bytes move. So the driver does not ask for how long a job has run, but since when nothing
-has been done for it. The file is the one with the note of what runs (`watchdog`), behind that note:
-it can be read though a function holds the interpreter's lock.
+has been done for it. The file is the one with the notes of what runs (`watchdog`), behind these: it
+can be read though a function holds the interpreter's lock.
 """
 
 import struct
@@ -22,11 +22,11 @@ from rekindle_spark.user_code.watchdog import Noted
 ENTRY = struct.Struct(">qq160s")
 # More requests than an executor has tasks at a time are not served, but for those of given-up jobs.
 ENTRIES = 16
-FILE_BYTES = watchdog.SIZE + ENTRIES * ENTRY.size
+FILE_BYTES = watchdog.NOTES_BYTES + ENTRIES * ENTRY.size
 # In the place of a job's number: states of checkpoints, which are written behind the jobs.
 CHECKPOINTS, NOBODY = -1, 0
-# What the JVM puts before the file: blocks that it has read, and the CPU time of the noted thread.
-HEAD = struct.Struct(">qq")
+# What the JVM puts before the file: blocks that it has read, and the CPU time of each noted thread.
+HEAD = struct.Struct(f">q{watchdog.LANES}q")
 
 
 @dataclass(slots=True)
@@ -79,18 +79,17 @@ class Activity:
 
     def write(self, place: int, job: int, signs: int, what: str) -> None:
         """Write one entry."""
-        position = watchdog.SIZE + place * ENTRY.size
+        position = watchdog.NOTES_BYTES + place * ENTRY.size
         ENTRY.pack_into(self.memory, position, job, signs, what.encode("ascii", "replace"))
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What an executor said last: blocks read, CPU time in nanoseconds, the function that runs,
-    and by job the signs of its requests and what each began last."""
+    """What an executor said last: blocks read, by lane the function that runs and the CPU time of
+    its thread in nanoseconds, and by job the signs of its requests and what each began last."""
 
     blocks: int = 0
-    cpu: int = 0
-    noted: Noted | None = None
+    lanes: tuple[tuple[Noted | None, int], ...] = ()
     entries: Mapping[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
 
     def of(self, job: int, partitions: frozenset[int]) -> object:
@@ -99,9 +98,9 @@ class Signs:
         if job not in self.entries and job == CHECKPOINTS:
             return ()
         if job not in self.entries:
-            return (self.blocks, self.cpu, self.noted, self.entries)
-        ours = self.noted is not None and self.noted.partition in partitions
-        return (self.entries[job], self.noted if ours else None, self.cpu if ours else 0)
+            return (self.blocks, self.lanes, self.entries)
+        ours = (lane for lane in self.lanes if lane[0] and lane[0].partition in partitions)
+        return (self.entries[job], *ours)
 
     def what(self, job: int) -> str:
         """What was begun last for a job."""
@@ -119,11 +118,13 @@ def read(data: bytes) -> Signs:
     """What the JVM has sent; trailing zeros may be missing."""
     if len(data) < HEAD.size:
         return Signs()
-    blocks, cpu = HEAD.unpack_from(data)
+    blocks, *cpu = HEAD.unpack_from(data)
     file = data[HEAD.size :].ljust(FILE_BYTES, b"\0")
     found: dict[int, tuple[tuple[int, ...], str]] = {}
-    for job, signs, text in ENTRY.iter_unpack(file[watchdog.SIZE : FILE_BYTES]):
+    for job, signs, text in ENTRY.iter_unpack(file[watchdog.NOTES_BYTES : FILE_BYTES]):
         if job != NOBODY:
             before, _ = found.get(job, ((), ""))
             found[job] = ((*before, signs), text.rstrip(b"\0").decode("ascii", "replace"))
-    return Signs(blocks, cpu, watchdog.read(file), found)
+    places = range(0, watchdog.NOTES_BYTES, watchdog.SIZE)
+    noted = [watchdog.read(file[place : place + watchdog.SIZE]) for place in places]
+    return Signs(blocks, tuple(zip(noted, cpu, strict=True)), found)

@@ -5,8 +5,8 @@ the driver asks for it in a process of its own. Called by `host`, which has the 
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rekindle_spark.executor import (
@@ -33,9 +33,10 @@ class OutdatedRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wary:
-    """The partition on which the host before died: it is not run here until the driver knows."""
+    """The partitions on which the host before may have died: they are not run here until the driver
+    knows."""
 
-    partition: int
+    partitions: frozenset[int]
     until: float
 
 
@@ -46,23 +47,22 @@ class PartitionRunner:
 
     meter: cpu_meter.CpuMeter
     gauge: memory_gauge.MemoryGauge
-    watchdog: Watchdog
     sandboxes: Sandboxes = field(default_factory=Sandboxes)
     wary: Wary | None = None
     pickled: tuple[str, bytes] = ("", b"")
 
-    def beware(self, number: int) -> None:
-        """The host before has died on this partition."""
-        self.wary = Wary(number, time.monotonic() + WARY_SECONDS)
+    def beware(self, numbers: Iterable[int]) -> None:
+        """The host before has died on one of these partitions."""
+        self.wary = Wary(frozenset(numbers), time.monotonic() + WARY_SECONDS)
         self.sandboxes.prepare()
 
     def check(self, number: int, item: dict[str, Any]) -> None:
         """Refuse what ended the host before, in jobs that were made when nobody knew that."""
         wary = self.wary
-        if wary is None or number != wary.partition:
+        if wary is None or number not in wary.partitions:
             return
         if item.get("apart") is not None or time.monotonic() > wary.until:
-            self.wary = None
+            self.wary = replace(wary, partitions=wary.partitions - {number})
             return
         raise OutdatedRequest("the host before died while it worked on this partition")
 
@@ -73,12 +73,14 @@ class PartitionRunner:
         work: PartitionWork,
         state: PartitionState,
         arrived: Sequence[Frame],
+        watchdog: Watchdog,
     ) -> PartitionOutcome:
-        """Run one epoch of one partition in this process, where memory allows."""
+        """Run one epoch of one partition in this process, where memory allows. `watchdog` is that
+        of the lane whose turn the caller has."""
         self.gauge.check(request)
-        self.watchdog.seconds_max = request.get("function_seconds_max", 0.0)
-        self.watchdog.memory_bytes_max = self.gauge.function_bytes_max(request)
-        return partition.run(program, work, state, arrived, self.watchdog)
+        watchdog.seconds_max = request.get("function_seconds_max", 0.0)
+        watchdog.memory_bytes_max = self.gauge.function_bytes_max(request)
+        return partition.run(program, work, state, arrived, watchdog)
 
     def run_apart(
         self,

@@ -3,8 +3,9 @@
 A host that dies while a function runs says nothing against its executor and node. Its partitions
 go on where they are, from their restore points, and nothing is planned or asked for. The partition
 that it worked on runs apart from all others until it has passed the epoch, or has ended a process
-again: then it stops like one whose function raises. Decides by `suspects`; every decision is an
-event. Called by `job_runner` and `control_loop`.
+again: then it stops like one whose function raises. Where functions ran in both lanes of a host,
+and it was not ended because one took too long, both are suspected. Decides by `suspects`; every
+decision is an event. Called by `job_runner` and `control_loop`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,9 +16,9 @@ from rekindle.model.reasons import Reason
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.jobs import job_results
-from rekindle_spark.jobs.job_results import Death
 from rekindle_spark.jobs.suspect_partitions import SuspectedEpoch
 from rekindle_spark.user_code import watchdog
+from rekindle_spark.user_code.watchdog import Noted
 
 
 def note_deaths(application: DriverContext, reports: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -25,18 +26,21 @@ def note_deaths(application: DriverContext, reports: Iterable[Mapping[str, Any]]
     blamed: dict[str, int] = {}
     program, suspects = application.program, application.progress.suspects
     for death in job_results.deaths(reports):
-        noted = death.noted
-        if noted is None or not 0 <= noted.partition < len(program.partition_names):
+        known = [one for one in death.noted if 0 <= one.partition < len(program.partition_names)]
+        if not known:
             continue
-        blamed[death.executor] = program.owner[noted.partition].index
+        blamed[death.executor] = program.owner[known[0].partition].index
         with application.lock:
             if not suspects.is_news(death.executor, death.process):
                 continue
-            text = _described(application, death)
             suspects.blamed[death.executor] = blamed[death.executor]
-            suspects.suspect(program, noted.partition, SuspectedEpoch(noted.epoch, text))
-            application.progress.hold_back([noted.partition])
-        _report(application, noted.partition, noted.step, noted.epoch, text, death.executor)
+            for noted in known:
+                text = _described(application, death.exit_code, noted)
+                suspects.suspect(program, noted.partition, SuspectedEpoch(noted.epoch, text))
+            application.progress.hold_back([noted.partition for noted in known])
+        for noted in known:
+            text = _described(application, death.exit_code, noted)
+            _report(application, noted.partition, noted.step, noted.epoch, text, death.executor)
     return blamed
 
 
@@ -116,11 +120,10 @@ def restart(application: DriverContext, executor: str) -> Collection[int] | None
     return undone
 
 
-def _described(application: DriverContext, death: Death) -> str:
-    assert death.noted is not None
-    name = application.program.partition_names[death.noted.partition]
-    how = watchdog.described(death.exit_code, death.noted)
-    return f"step {death.noted.step}: {how}, at epoch {death.noted.epoch} of {name}"
+def _described(application: DriverContext, exit_code: int, noted: Noted) -> str:
+    name = application.program.partition_names[noted.partition]
+    how = watchdog.described(exit_code, noted)
+    return f"step {noted.step}: {how}, at epoch {noted.epoch} of {name}"
 
 
 def _report(

@@ -25,13 +25,13 @@ from rekindle_spark.user_code.watchdog import Noted
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A host that was found dead: its executor, its process, and what it had noted of its work,
-    None where it had no work."""
+    """A host that was found dead: its executor, its process, and of which of its work it may have
+    died: two pieces at most, none where it had no work."""
 
     executor: str
     process: int
     exit_code: int
-    noted: Noted | None
+    noted: tuple[Noted, ...]
 
 
 @dataclass(slots=True)
@@ -51,7 +51,8 @@ class Result:
     source partitions, by source.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
-    `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
+    `piece_epochs`: of how many epochs a piece of catching up was, or a job of live partitions that
+    are behind, 0 for any other job. `seconds_by_partition`: how long hosts worked on each.
     """
 
     finished: bool
@@ -63,6 +64,7 @@ class Result:
     over_budget: dict[str, dict[str, int]] = field(default_factory=dict)
     piece_epochs: int = 0
     rows_by_partition: dict[int, int] = field(default_factory=dict)
+    seconds_by_partition: dict[int, float] = field(default_factory=dict)
     step_errors: dict[int, StepError] = field(default_factory=dict)
     died: dict[int, tuple[StepError, int]] = field(default_factory=dict)
     blamed: dict[str, int] = field(default_factory=dict)
@@ -128,6 +130,9 @@ def judge(
     result.rows_by_partition = {
         number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in ran.items()
     }
+    result.seconds_by_partition = {
+        number: outcome.get("seconds", 0.0) for number, outcome in ran.items()
+    }
     return result
 
 
@@ -181,7 +186,7 @@ def deaths(reports: Iterable[Mapping[str, Any]]) -> list[Death]:
             report["executor"],
             report["host"],
             report["exit_code"],
-            watchdog.read(bytes.fromhex(report["note"])),
+            watchdog.suspected(watchdog.read_all(bytes.fromhex(report["note"]))),
         )
         for report in reports
         if report["status"] == "host-lost" and "note" in report

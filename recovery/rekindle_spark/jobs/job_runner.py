@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle.model.settings import AUTO
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.executor import job_activity
-from rekindle_spark.executor.host_scheduler import AHEAD, CATCH_UP, URGENT
+from rekindle_spark.executor.host_scheduler import AHEAD, BEHIND, CATCH_UP, URGENT
 from rekindle_spark.jobs import fault_attribution, job_idleness, job_results, job_specs
 from rekindle_spark.jobs.job_idleness import Watch
 from rekindle_spark.jobs.job_results import Result
@@ -27,6 +28,7 @@ from rekindle_spark.user_code import print_forwarding
 
 __all__ = [
     "AHEAD",
+    "BEHIND",
     "CATCH_UP",
     "POLL_SECONDS",
     "RETRY_SECONDS",
@@ -203,9 +205,12 @@ def _specification(
     application: DriverContext, work: Ranges, urgency: int, checkpoint: int | None
 ) -> Specification:
     common = {**application.next_header(), "urgency": urgency, "checkpoint": checkpoint}
-    if checkpoint is not None:
-        application.checkpoint_attempt = common["attempt"]
     first, last = min(first for first, _ in work.values()), max(last for _, last in work.values())
+    if checkpoint is not None and urgency == URGENT and checkpoint == last:
+        application.checkpoint_attempt = common["attempt"]
+    elif checkpoint is not None:
+        crossing = (n for n, (begin, end) in work.items() if begin <= checkpoint <= end)
+        application.trailing_attempts |= dict.fromkeys(crossing, common["attempt"])
     offsets = {epoch: application.offsets(epoch) for epoch in range(first, last + 1)}
     return job_specs.specify(application.progress, work, application.executors, common, offsets)
 
@@ -237,6 +242,10 @@ def _absorb(
         _stage(application, {number: counted[number] for number in held}, unordered=unordered)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
+        if application.settings.runtime.classes == AUTO:
+            for partition, seconds in result.seconds_by_partition.items():
+                epochs = max(1, len(counted[partition]["epochs"]))
+                application.progress.took(partition, seconds / epochs)
         fault_attribution.note_passed(application, counted)
         away_sources.note_read(application, counted)
     return result

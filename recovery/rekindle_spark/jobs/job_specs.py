@@ -18,6 +18,7 @@ from rekindle.model.errors import RunError
 from rekindle.model.switch_mode import ON
 from rekindle_spark import intervals
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor import host_scheduler
 from rekindle_spark.jobs.link_health import Link
 from rekindle_spark.spark.spark_gateway import Read, Task
 
@@ -288,6 +289,7 @@ def _header(
             **_left_out(progress, partition),
             **_choices(progress, partition, *extent.runs[partition]),
             **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
+            **_lane(progress, partition, common.get("urgency")),
         }
         for partition in partitions
     ]
@@ -307,6 +309,14 @@ def _header(
         "offsets": {str(epoch): offsets[epoch] for epoch in sorted(needed)},
     }
     return json.dumps(header).encode()
+
+
+def _lane(progress: PartitionTable, partition: int, urgency: int | None) -> dict[str, int]:
+    """In which lane of the host a partition runs, where that is not the first: no epoch waits for
+    what runs behind it, nor for one that is slow and catches up."""
+    is_slow = urgency == host_scheduler.CATCH_UP and partition in progress.slow
+    is_second = urgency == host_scheduler.BEHIND or is_slow
+    return {"lane": host_scheduler.SECOND} if is_second else {}
 
 
 def _left_out(progress: PartitionTable, partition: int) -> dict[str, dict[str, int]]:

@@ -1,13 +1,15 @@
 """Notes the present work of a process where the note outlives it, and limits each call.
 
 A host notes partition, epoch and step before it calls a function of a user, in a file that it has
-mapped into its memory. The JVM beside it reads the file: when the host has died, to say on what,
-and all the time, to end a host whose function takes too long. So it does not matter whether the
-function holds the interpreter's lock. A sandbox does the same with its trials. Time for which a
-function could have run, and got no CPU, does not count. A host in which a function uses far more
+mapped into its memory: a note for each of its lanes (`host_scheduler`), one behind the other. The
+JVM beside it reads the file: when the host has died, to say on what, and all the time, to end a
+host whose function takes too long. So it does not matter whether the function holds the
+interpreter's lock. A sandbox does the same with its trials. Time for which a
+function could have run, and got no CPU, does not count, nor does time in which it may wait for the
+interpreter's lock while a call in the other lane runs. A host in which a function uses far more
 memory than it may is ended too: a limit of the kernel (RLIMIT_DATA) would have the function raise,
 but the allocator does not give back what it got close to the limit. Used by `partition` and
-`dead_letter_sieve`; `host` and `sandbox` make one for each process.
+`dead_letter_sieve`; `host` and `sandbox` make them.
 """
 
 import mmap
@@ -16,7 +18,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,9 @@ from pathlib import Path
 LAYOUT = struct.Struct(">iqqiqdq100s")
 SIZE = LAYOUT.size
 NOTHING = LAYOUT.pack(-1, 0, 0, 0, 0, 0.0, 0, b"")
+# The notes of a host: one for each lane.
+LANES = 2
+NOTES_BYTES = LANES * SIZE
 # Exit codes of processes that a signal has ended, and of those that a watcher has.
 SIGNALLED = 128
 TOOK_TOO_LONG, USED_TOO_MUCH = SIGNALLED + signal.SIGALRM, SIGNALLED + signal.SIGXFSZ
@@ -59,7 +64,8 @@ class Noted:
 
 @dataclass(slots=True)
 class Watchdog:
-    """Notes one piece of work at a time in `memory`, and limits each call to `seconds_max`.
+    """Notes one piece of work at a time in `memory`, behind `place` bytes, and limits each call to
+    `seconds_max`.
 
     0 seconds are no limit, nor are 0 bytes. Where it `counts`, each single call is noted; otherwise
     many short ones count as one. In a search `ended` has the calls that are known to end the
@@ -73,6 +79,7 @@ class Watchdog:
     searched: Mapping[str, float] = field(default_factory=dict)
     counts: bool = False
     memory_bytes_max: int = 0
+    place: int = 0
     partition: int = -1
     epoch: int = 0
     calls: int = 0
@@ -99,13 +106,13 @@ class Watchdog:
 
     def end(self) -> None:
         """Note that nothing is being worked on."""
-        self.memory[:SIZE] = NOTHING
+        self.memory[self.place : self.place + SIZE] = NOTHING
 
     def _note(self, step: str) -> None:
         self.signs += 1
         LAYOUT.pack_into(
             self.memory,
-            0,
+            self.place,
             self.partition,
             self.epoch,
             self.calls,
@@ -161,9 +168,9 @@ def _state(process: int, thread: int) -> tuple[float, bool]:
     return nanoseconds / 1e9, runs
 
 
-def mapped(path: Path, size: int = SIZE) -> mmap.mmap:
-    """A new file for notes, with room for what comes behind these, mapped into memory."""
-    path.write_bytes(NOTHING.ljust(size, b"\0"))
+def mapped(path: Path, size: int = NOTES_BYTES) -> mmap.mmap:
+    """A new file for a host's notes, with room for what comes behind them, mapped into memory."""
+    path.write_bytes((LANES * NOTHING).ljust(size, b"\0"))
     descriptor = os.open(path, os.O_RDWR)
     try:
         return mmap.mmap(descriptor, size)
@@ -181,6 +188,17 @@ def read(note: bytes) -> Noted | None:
     except UnicodeDecodeError:
         return None
     return None if partition < 0 else Noted(partition, epoch, call, name, *limits)
+
+
+def read_all(notes: bytes) -> tuple[Noted, ...]:
+    """What the notes of a host's lanes say, one behind the other, of those that worked."""
+    found = (read(notes[place : place + SIZE]) for place in range(0, len(notes), SIZE))
+    return tuple(noted for noted in found if noted is not None)
+
+
+def suspected(notes: Sequence[Noted]) -> tuple[Noted, ...]:
+    """The work that a process may have died of: where it had called functions, no other work."""
+    return tuple(noted for noted in notes if noted.call) or tuple(notes)
 
 
 def part_seconds(seconds_max: float) -> float:

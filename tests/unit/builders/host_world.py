@@ -84,7 +84,7 @@ class Desk:
             "finished": header.pop("finished", first - 1),
             "restore_point": header.pop("restore_point", 0),
             "inputs": header.pop("inputs", []),
-            **{name: header.pop(name) for name in ("apart", "choices") if name in header},
+            **{name: header.pop(name) for name in ("apart", "choices", "lane") if name in header},
         }
         request = {
             "version": 1,

@@ -12,7 +12,6 @@ import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -21,7 +20,7 @@ import java.util.concurrent.TimeUnit;
  * The host of this executor: a Python process that owns partition state and runs operators.
  *
  * <p>One per JVM, started with the executor, started again when it is found dead. It ends by itself
- * when the JVM ends. In a file it notes what it works on; whoever finds it dead reports the note.
+ * when the JVM ends. In a file it notes what it works on; whoever finds it dead reports the notes.
  */
 final class HostProcess {
   private static final long START_SECONDS = 180;
@@ -57,8 +56,7 @@ final class HostProcess {
     synchronized byte[] noted() {
       if (noted == null) {
         try {
-          byte[] all = Files.readAllBytes(note);
-          noted = Arrays.copyOf(all, Math.min(all.length, HostWatch.SIZE));
+          noted = watch.blamed(Files.readAllBytes(note));
           Files.deleteIfExists(note);
         } catch (IOException unreadable) {
           noted = new byte[0];
@@ -123,11 +121,11 @@ final class HostProcess {
       byte[] file = Files.readAllBytes(host.note);
       int end = file.length;
       while (end > 0 && file[end - 1] == 0) end--;
-      return ByteBuffer.allocate(2 * Long.BYTES + end)
-          .putLong(Blocks.readCount())
-          .putLong(host.watch.cpuNanos())
-          .put(file, 0, end)
-          .array();
+      long[] cpuNanos = host.watch.cpuNanos();
+      ByteBuffer signs = ByteBuffer.allocate((1 + cpuNanos.length) * Long.BYTES + end);
+      signs.putLong(Blocks.readCount());
+      for (long nanos : cpuNanos) signs.putLong(nanos);
+      return signs.put(file, 0, end).array();
     } catch (IOException gone) {
       return new byte[0];
     }

@@ -5,42 +5,64 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 
 /**
  * Ends a host in which a call of a user's function takes longer than it may, or far too much memory.
  *
- * <p>The host notes each call in a file (watchdog.py). It cannot watch itself: a function may hold
- * the interpreter's lock. Time for which the function could have run, and got no CPU, does not
- * count: nodes are small, and what catches up leaves the CPU to others.
+ * <p>The host notes each call in a file (watchdog.py), those of its two lanes one behind the other.
+ * It cannot watch itself: a function may hold the interpreter's lock. Time for which the function
+ * could have run, and got no CPU, does not count: nodes are small, and what catches up leaves the CPU
+ * to others. Nor does time in which it waits while a call in the other lane runs: that may hold the
+ * interpreter's lock, and will be the one that takes too long.
  */
 final class HostWatch implements Runnable {
   // as watchdog.py has them
   private static final int TOOK_TOO_LONG = 142;
   private static final int USED_TOO_MUCH = 153;
+  private static final int LANES = 2;
   // memory grows by a gigabyte in a second
   private static final long LOOK_NANOS = 100_000_000L;
   private static final double LOOK_SECONDS_MAX = 1.0;
-  // offsets in the note
+  // offsets in a note
   private static final int PARTITION = 0;
   private static final int THREAD = 20;
   private static final int PROGRESS = 24;
   private static final int LIMIT_SECONDS = 32;
   private static final int LIMIT_BYTES = 40;
-  static final int SIZE = 148;
+  private static final int NOTE_SIZE = 148;
+  static final int SIZE = LANES * NOTE_SIZE;
   private static final long PAGE_BYTES = pageBytes();
+
+  /** What is known of a lane's call: since when it goes on, and how its thread did at the last look. */
+  private static final class Lane {
+    long progress;
+    double seconds;
+    volatile double cpuSeconds;
+    long lookedAt;
+    boolean isNoted;
+    boolean isNew;
+    boolean runs;
+    double ranSeconds;
+    double waitedSeconds;
+
+    void clear() {
+      progress = 0;
+      isNoted = false;
+    }
+  }
 
   private final Process process;
   private final Path note;
+  private final Lane[] lanes = new Lane[LANES];
   private volatile int exitCode;
-  private long progress;
-  private double seconds;
-  private volatile double cpuSeconds;
-  private long lookedAt;
+  private volatile int guilty = -1;
 
   HostWatch(Process process, Path note) {
     this.process = process;
     this.note = note;
+    for (int i = 0; i < LANES; i++) lanes[i] = new Lane();
   }
 
   void start() {
@@ -54,9 +76,16 @@ final class HostWatch implements Runnable {
     return exitCode;
   }
 
-  /** CPU time of the thread that the host has noted: a sign that it goes on. */
-  long cpuNanos() {
-    return (long) (cpuSeconds * 1e9);
+  /** What the host had noted when it ended: of the call that took too long alone, where one did. */
+  byte[] blamed(byte[] notes) {
+    int from = guilty < 0 ? 0 : guilty * NOTE_SIZE;
+    int to = guilty < 0 ? SIZE : from + NOTE_SIZE;
+    return Arrays.copyOfRange(notes, Math.min(from, notes.length), Math.min(to, notes.length));
+  }
+
+  /** CPU time of the threads that the host has noted, by lane: a sign that it goes on. */
+  long[] cpuNanos() {
+    return Arrays.stream(lanes).mapToLong(lane -> (long) (lane.cpuSeconds * 1e9)).toArray();
   }
 
   @Override
@@ -71,19 +100,27 @@ final class HostWatch implements Runnable {
           return;
         }
       } catch (IOException | RuntimeException unreadable) {
-        progress = 0; // not there yet, or no more
+        for (Lane lane : lanes) lane.clear(); // not there yet, or no more
       }
     }
   }
 
   private int look(ByteBuffer noted) throws IOException {
-    if (noted.capacity() < SIZE || noted.getInt(PARTITION) < 0) {
-      progress = 0;
-      return 0;
+    if (noted.capacity() < SIZE) return 0;
+    long limitBytes = 0;
+    for (int i = 0; i < LANES; i++) {
+      ByteBuffer own = noted.slice(i * NOTE_SIZE, NOTE_SIZE);
+      observe(lanes[i], own);
+      if (lanes[i].isNoted) limitBytes = Math.max(limitBytes, own.getLong(LIMIT_BYTES));
     }
-    if (isTooLong(noted)) return TOOK_TOO_LONG;
-    long most = noted.getLong(LIMIT_BYTES);
-    return most > 0 && usedBytes() > most ? USED_TOO_MUCH : 0;
+    for (int i = 0; i < LANES; i++) {
+      double most = noted.getDouble(i * NOTE_SIZE + LIMIT_SECONDS);
+      if (lanes[i].isNoted && isTooLong(lanes[i], lanes[LANES - 1 - i], most)) {
+        guilty = i;
+        return TOOK_TOO_LONG;
+      }
+    }
+    return limitBytes > 0 && usedBytes() > limitBytes ? USED_TOO_MUCH : 0;
   }
 
   /** Anonymous memory. */
@@ -92,22 +129,43 @@ final class HostWatch implements Runnable {
     return (Long.parseLong(pages[1]) - Long.parseLong(pages[2])) * PAGE_BYTES;
   }
 
-  private boolean isTooLong(ByteBuffer noted) throws IOException {
+  /** Look at the thread of a lane. Of one that has just ended nothing goes on. */
+  private void observe(Lane lane, ByteBuffer noted) {
+    if (noted.getInt(PARTITION) < 0) {
+      lane.clear();
+      return;
+    }
     long now = System.nanoTime();
     Path thread = Path.of("/proc/" + process.pid() + "/task/" + noted.getInt(THREAD));
-    String stat = Files.readString(thread.resolve("stat"));
-    boolean runs = stat.charAt(stat.lastIndexOf(')') + 2) == 'R';
-    double cpu = Long.parseLong(Files.readString(thread.resolve("schedstat")).split(" ")[0]) / 1e9;
-    if (noted.getLong(PROGRESS) == progress) {
-      seconds += runs ? cpu - cpuSeconds : Math.min((now - lookedAt) / 1e9, LOOK_SECONDS_MAX);
-    } else {
-      progress = noted.getLong(PROGRESS);
-      seconds = 0;
+    String stat;
+    double cpu;
+    try {
+      stat = Files.readString(thread.resolve("stat"));
+      cpu = Long.parseLong(Files.readString(thread.resolve("schedstat")).split(" ")[0]) / 1e9;
+    } catch (IOException gone) {
+      lane.clear();
+      return;
     }
-    lookedAt = now;
-    cpuSeconds = cpu;
-    double most = noted.getDouble(LIMIT_SECONDS);
-    return most > 0 && seconds > most;
+    lane.runs = stat.charAt(stat.lastIndexOf(')') + 2) == 'R';
+    lane.isNoted = true;
+    lane.isNew = noted.getLong(PROGRESS) != lane.progress;
+    lane.ranSeconds = cpu - lane.cpuSeconds;
+    lane.waitedSeconds = Math.min((now - lane.lookedAt) / 1e9, LOOK_SECONDS_MAX);
+    lane.progress = noted.getLong(PROGRESS);
+    lane.lookedAt = now;
+    lane.cpuSeconds = cpu;
+  }
+
+  private static boolean isTooLong(Lane lane, Lane other, double most) {
+    boolean otherRuns = other.isNoted && !other.isNew && other.runs;
+    if (lane.isNew) {
+      lane.seconds = 0;
+    } else if (lane.runs) {
+      lane.seconds += lane.ranSeconds;
+    } else if (!otherRuns) {
+      lane.seconds += lane.waitedSeconds;
+    }
+    return most > 0 && lane.seconds > most;
   }
 
   /** The kernel's entry AT_PAGESZ (6) for this process. */

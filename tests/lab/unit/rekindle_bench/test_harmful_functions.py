@@ -36,7 +36,9 @@ def test_a_percentile_is_one_of_the_values() -> None:
     assert harmful_functions.percentile([3.0], 0.99) == 3.0
 
 
-@pytest.mark.parametrize("name", harmful_functions.HARMS)
+@pytest.mark.parametrize("name", harmful_functions.FUNCTIONS)
 def test_each_harm_is_a_function_that_can_be_read(name: str) -> None:
-    code = "def " + harmful_functions.FUNCTION.format(name=name, harm=harmful_functions.HARMS[name])
+    code = "def " + harmful_functions.FUNCTION.format(
+        name=name, harm=harmful_functions.FUNCTIONS[name]
+    )
     compile(code, name, "exec")

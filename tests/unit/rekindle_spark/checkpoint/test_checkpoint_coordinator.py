@@ -56,6 +56,7 @@ def application() -> Any:
         newest=NEWEST,
         losses=0,
         checkpoint_attempt=3,
+        trailing_attempts={},
         ordering=ON,
         staged={},
     )
@@ -169,6 +170,109 @@ def test_sources_that_went_ahead_are_not_behind(application: Any) -> None:
     assert (checkpoint.behind, checkpoint.waiting) == (set(), {COUNTED, LARGEST})
 
 
+@pytest.fixture
+def trailed(application: Any) -> CheckpointCoordinator:
+    """The checkpoint of epoch 8 is on its way, and what is largest runs behind the epochs."""
+    application.progress.trailing = frozenset({LARGEST})
+    application.told, application.digests, application.cuts = [], {}, {}
+    application.remove = lambda _: None
+    application.events = SimpleNamespace(
+        write=lambda kind, **values: application.told.append((kind, values))
+    )
+    application.store.complete_checkpoint = lambda *_: None
+    taking = checkpointing(application, 11.0)
+    assert taking.due(8, BEHIND) == 8
+    application.newest = 8
+    application.progress.finished |= dict.fromkeys(BEHIND, 8)
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5}])
+    return taking
+
+
+def test_what_runs_behind_is_no_input_to_keep_but_a_state_to_wait_for(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    assert (trailed.behind, trailed.waiting) == (set(), {LARGEST})
+    trailed.advance()
+    assert trailed.epoch == 8
+    assert trailed.within({LARGEST: (8, 11)}) == 8
+    application.trailing_attempts[LARGEST] = 5
+    trailed.acknowledge([{"partition": LARGEST, "epoch": 8, "attempt": 3, "bytes": 5}])
+    assert trailed.waiting == {LARGEST}, "the epoch's own job did not run it"
+    trailed.acknowledge([{"partition": LARGEST, "epoch": 8, "attempt": 5, "bytes": 5}])
+    trailed.advance()
+    assert trailed.epoch == 8, "the job that wrote the state has not counted yet"
+    application.progress.finished[LARGEST] = 8
+    trailed.advance()
+    assert application.told[-1] == ("checkpoint", {"epoch": 8, "behind": 0})
+    assert application.progress.restore_points.newest == 8
+
+
+def test_a_job_behind_that_is_issued_again_writes_its_states_again(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    application.trailing_attempts[LARGEST] = 5
+    trailed.acknowledge([{"partition": LARGEST, "epoch": 8, "attempt": 5, "bytes": 5}])
+    assert not trailed.waiting
+    assert trailed.within({LARGEST: (8, 9)}) == 8
+    assert trailed.waiting == {LARGEST}
+
+
+def test_only_who_has_yet_to_run_its_epoch_is_asked_for_a_state(
+    trailed: CheckpointCoordinator,
+) -> None:
+    assert trailed.within({LARGEST: (9, 11)}) is None
+    assert trailed.within({LARGEST: (6, 7)}) is None
+    assert trailed.within({COUNTED: (8, 8)}) is None
+    trailed.application.losses += 1
+    assert trailed.within({LARGEST: (8, 8)}) is None
+
+
+def test_a_checkpoint_is_not_idle_while_what_it_waits_for_has_yet_to_run(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    application.exchange = SimpleNamespace(signs=dict)
+    trailed.watch = Watch(due_at=0.0)
+    assert trailed.is_taking(8)
+
+
+@pytest.mark.parametrize(("lag", "is_waited_for"), [(8, True), (9, False)])
+def test_who_is_far_behind_is_not_waited_for_and_its_input_is_kept(
+    application: Any, lag: int, is_waited_for: bool
+) -> None:
+    application.progress.trailing = frozenset({LARGEST})
+    application.newest = NEWEST + lag - 1
+    epoch = NEWEST + lag
+    for partition in (ROWS, COUNTED):
+        application.progress.finished[partition] = epoch - 1
+    application.progress.retained.add(2, [("a", {ROWS: (8, 20), COUNTED: (8, 20)})], [1])
+    work = dict.fromkeys((ROWS, COUNTED), (epoch, epoch))
+    taking = checkpointing(application, 61.0)
+    assert taking.due(epoch, work) == epoch
+    assert taking.waiting == ({COUNTED, LARGEST} if is_waited_for else {COUNTED})
+    assert taking.behind == (set() if is_waited_for else {LARGEST})
+    assert (taking.within({LARGEST: (8, epoch)}) == epoch) == is_waited_for
+
+
+def test_who_falls_far_behind_before_the_checkpoints_epoch_takes_it_down(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    assert trailed.due(15, dict.fromkeys(BEHIND, (15, 15))) is None
+    assert trailed.epoch == 8
+    application.exchange = SimpleNamespace(signs=dict)
+    assert trailed.due(16, dict.fromkeys(BEHIND, (16, 16))) is None
+    assert trailed.epoch is None
+    assert application.told[-1][0] == "checkpoint-failed"
+
+
+def test_who_is_held_back_before_the_checkpoints_epoch_takes_it_down(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    application.progress.live.discard(LARGEST)
+    trailed.advance()
+    assert trailed.epoch is None
+    assert application.told[-1][0] == "checkpoint-failed"
+
+
 def completed(application: Any, *, is_urgent: bool, newest: int = 8) -> dict[str, Any]:
     """The record of the checkpoint of epoch 8, once so many epochs have run."""
     written: list[dict[str, Any]] = []
@@ -200,7 +304,7 @@ def test_one_that_a_driver_takes_on_its_way_is_none(
 
 def being_written(application: Any, host: Activity, idle_seconds: float) -> CheckpointCoordinator:
     """A checkpoint for whose states the only host has given no other sign for so long."""
-    said = struct.pack(">qq", 0, 0)
+    said = struct.pack(">qqq", 0, 0, 0)
     application.exchange = SimpleNamespace(signs=lambda: {"a": said + bytes(host.memory)})
     application.events = SimpleNamespace(write=lambda kind, **values: told.append((kind, values)))
     told: list[tuple[str, dict[str, str]]] = []

@@ -168,6 +168,19 @@ def test_nothing_moves_while(change: dict[str, Any], why: str) -> None:
     assert application.told == []
 
 
+def test_moves_wait_for_jobs_alone_where_all_else_is_as_it_has_to_be() -> None:
+    application = ordered(COUNTED[0])
+    application.claimed = {ROWS0}
+    assert partition_migration.wait_for_jobs(application, {})
+    application.newest = CHECKPOINT + BEHIND_EPOCHS_MAX + 1
+    assert not partition_migration.wait_for_jobs(application, {}), "the checkpoint is too old"
+    assert not partition_migration.wait_for_jobs(running(), {}), "nothing is to move"
+    application.newest = NEWEST
+    application.claimed = set()
+    assert moved(application) == {COUNTED[0]}
+    assert not partition_migration.wait_for_jobs(application, {}), "all have moved"
+
+
 def test_nothing_moves_while_a_partition_is_behind() -> None:
     application = ordered(COUNTED[0])
     application.progress.live.discard(COUNTED[5])

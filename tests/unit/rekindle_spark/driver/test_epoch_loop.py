@@ -12,6 +12,7 @@ from rekindle.model.settings import RuntimeSettings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle_spark.driver import epoch_cutter
 from rekindle_spark.driver.epoch_loop import EpochLoop
+from rekindle_spark.driver.priority_classes import PriorityClasses
 from rekindle_spark.flow_control.memory_budget import MemoryReading
 from rekindle_spark.jobs import job_runner, stage_timing
 from rekindle_spark.jobs.job_runner import Result
@@ -73,7 +74,9 @@ class Late:
             program=SimpleNamespace(
                 sources=frozenset({0, 1}), uncertain=frozenset({1}), parents={}
             ),
-            progress=SimpleNamespace(live={0, 1, 2}, retained=SimpleNamespace(held={"a": 0})),
+            progress=SimpleNamespace(
+                live={0, 1, 2}, trailing=frozenset(), retained=SimpleNamespace(held={"a": 0})
+            ),
             lock=threading.RLock(),
             events=SimpleNamespace(write=lambda kind, text: self.told.append((kind, text))),
         )
@@ -229,6 +232,24 @@ def test_only_certain_sources_go_ahead_and_only_of_others(
     late = Late(monkeypatch)
     late.application.progress.live = live
     assert late.poll() == []
+
+
+def test_what_runs_behind_the_epochs_does_not_go_ahead_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Late(monkeypatch)
+    late.application.progress.trailing = frozenset({0})
+    monkeypatch.setattr(PriorityClasses, "advance", lambda _: None)
+    assert late.poll() == []
+
+
+def test_no_epoch_is_cut_while_what_runs_behind_is_too_far_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Late(monkeypatch)
+    monkeypatch.setattr(PriorityClasses, "is_full", property(lambda _: True))
+    assert late.poll() == []
+    assert not late.loop._is_due
 
 
 def test_what_went_ahead_is_waited_for_and_its_memory_is_told_with_its_epochs(

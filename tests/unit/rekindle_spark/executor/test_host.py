@@ -311,7 +311,8 @@ def test_a_caller_that_ends_before_its_request_is_whole_is_no_error(
 
 def test_a_host_refuses_what_the_one_before_died_on_until_it_is_to_run_apart(desk: Desk) -> None:
     wanted = digests(Desk(desk.directory).count_rows(1, 1))
-    desk.host.runner.beware(COUNTS)
+    desk.host.runner.beware([ROWS, COUNTS])
+    desk.host.runner.check(ROWS, {"apart": {"searches": True, "seconds_max": 60.0}})
     refused = desk.count_rows(1, 1)
     assert refused["status"] == "refused"
     assert "the host before died" in refused["text"]

@@ -11,9 +11,10 @@ from rekindle_spark.user_code.watchdog import Watchdog
 COUNTS = frozenset({3})
 
 
-def sent(host: Activity, blocks: int = 0, cpu: int = 0) -> Signs:
+def sent(host: Activity, blocks: int = 0, cpu: int = 0, second_cpu: int = 0) -> Signs:
     """What the driver gets of it, without the zeros at its end, as the JVM sends it."""
-    return job_activity.read(struct.pack(">qq", blocks, cpu) + bytes(host.memory).rstrip(b"\0"))
+    head = struct.pack(">qqq", blocks, cpu, second_cpu)
+    return job_activity.read(head + bytes(host.memory).rstrip(b"\0"))
 
 
 def test_a_request_is_seen_for_as_long_as_it_is_served_with_what_it_began_last() -> None:
@@ -56,6 +57,16 @@ def test_a_partition_that_uses_cpu_goes_on_though_no_function_is_called() -> Non
         assert sent(host, cpu=1).of(7, other) == sent(host, cpu=2).of(7, other)
 
 
+def test_a_partition_in_the_second_lane_goes_on_by_what_its_own_thread_uses() -> None:
+    memory = bytearray(FILE_BYTES)
+    host, first, second = Activity(memory), Watchdog(memory), Watchdog(memory, place=watchdog.SIZE)
+    with host.entry(7):
+        first.begin(4, 12, "others")
+        second.begin(3, 12, "counts")
+        assert sent(host, cpu=1).of(7, COUNTS) == sent(host, cpu=2).of(7, COUNTS)
+        assert sent(host, second_cpu=1).of(7, COUNTS) != sent(host, second_cpu=2).of(7, COUNTS)
+
+
 def test_states_that_nobody_writes_give_no_sign_whatever_else_is_done() -> None:
     host = Activity()
     with host.entry(7) as entry:
@@ -87,9 +98,9 @@ def test_the_note_of_a_host_and_its_entries_lie_in_one_file(tmp_path: Path) -> N
         dog.end()
         file = (tmp_path / "note").read_bytes()
     assert len(file) == FILE_BYTES
-    found = job_activity.read(struct.pack(">qq", 0, 0) + file)
+    found = job_activity.read(struct.pack(">qqq", 0, 0, 0) + file)
     assert found.what(7) == "running epoch 12 of counts/0"
-    assert found.noted is None
+    assert found.lanes == ((None, 0), (None, 0))
 
 
 def test_an_executor_without_a_host_gives_no_sign() -> None:

@@ -82,6 +82,16 @@ def test_the_partition_that_a_host_has_died_on_is_suspected_once_and_held_back()
     assert event["text"].startswith(words)
 
 
+def test_where_functions_ran_in_both_lanes_both_partitions_are_suspected() -> None:
+    found = application()
+    first, second = death(KEYS0), death(KEYS1)
+    both = {**first, "note": first["note"] + second["note"]}
+    assert fault_attribution.note_deaths(found, [both, both]) == {"a": 1}
+    assert found.progress.suspects.alone.keys() == {KEYS0, KEYS1}
+    assert found.progress.live == {ROWS}
+    assert [event["partition"] for event in found.told] == ["by-key/0", "by-key/1"]
+
+
 def test_a_host_that_dies_without_work_says_nothing_against_anybody() -> None:
     found = application()
     plain = {"status": "host-lost", "executor": "a", "text": "connection reset"}

@@ -9,6 +9,7 @@ import pytest
 from rekindle.model.errors import RunError
 from rekindle_spark.checkpoint.restore_points import DurableInput, RestorePoints
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor.host_scheduler import BEHIND, CATCH_UP, SECOND, URGENT
 from rekindle_spark.jobs import job_specs
 from rekindle_spark.jobs.job_specs import Ranges, Specification
 from rekindle_spark.jobs.suspect_partitions import SuspectedEpoch
@@ -264,6 +265,26 @@ def test_who_reads_a_source_that_is_left_out_goes_as_far_as_that_has_run() -> No
 def test_what_sources_run_in_the_same_job_is_not_made_again() -> None:
     work = {ROWS0: (8, 9), ROWS1: (8, 9), COUNTED0: (8, 9)}
     assert job_specs.made_again(placed(), work) == {}
+
+
+@pytest.mark.parametrize(
+    ("urgency", "slow", "quick"),
+    [(BEHIND, SECOND, SECOND), (CATCH_UP, SECOND, None), (URGENT, None, None)],
+)
+def test_what_runs_behind_the_epochs_or_is_slow_in_catching_up_has_the_second_lane(
+    urgency: int, slow: int | None, quick: int | None
+) -> None:
+    progress = placed()
+    for seconds in (0.1, 0.2):
+        progress.took(ROWS0, seconds)
+    for seconds in (0.2, 0.1):
+        progress.took(ROWS1, seconds)
+    common = {"version": 1, "function_seconds_max": 9.0, "urgency": urgency}
+    offsets = {8: {"rows": [8, 9, 0]}}
+    work = dict.fromkeys((ROWS0, ROWS1), (8, 8))
+    specification = job_specs.specify(progress, work, NODES, common, offsets)
+    items = [item for task in specification.stages[0] for item in header(task)["work"]]
+    assert {item["partition"]: item.get("lane") for item in items} == {ROWS0: slow, ROWS1: quick}
 
 
 def test_a_suspected_partition_runs_apart_and_no_other_does() -> None:

@@ -40,6 +40,25 @@ def test_a_note_outlives_its_process_and_says_what_it_worked_on(tmp_path: Path) 
     assert watchdog.read((tmp_path / "note").read_bytes()) is None
 
 
+def test_the_lanes_of_a_host_have_a_note_each_in_one_file(tmp_path: Path) -> None:
+    note = watchdog.mapped(tmp_path / "note")
+    first, second = Watchdog(note), Watchdog(note, place=watchdog.SIZE)
+    assert watchdog.read_all((tmp_path / "note").read_bytes()) == ()
+    second.begin(8, 11, "others")
+    first.begin(7, 12, "orders")
+    found = watchdog.read_all((tmp_path / "note").read_bytes())
+    assert [(one.partition, one.epoch) for one in found] == [(7, 12), (8, 11)]
+    second.end()
+    assert len(watchdog.read_all((tmp_path / "note").read_bytes())) == 1
+
+
+def test_of_two_lanes_the_one_that_has_called_a_function_is_suspected() -> None:
+    calling, reading = CALL, replace(CALL, partition=8, call=0)
+    assert watchdog.suspected([reading, calling]) == (calling,)
+    assert watchdog.suspected([reading]) == (reading,)
+    assert watchdog.suspected([calling, replace(CALL, partition=8)])[1].partition == 8
+
+
 def test_a_torn_note_says_nothing() -> None:
     dog = Watchdog()
     dog.begin(7, 12, "orders")
