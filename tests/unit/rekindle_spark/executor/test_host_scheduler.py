@@ -1,6 +1,8 @@
 """Turns in the lanes of a host: who waits for whom, and what is noted of both."""
 
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,13 @@ from host_world import COUNTS, ROWS, Desk, Numbers, digests
 from rekindle_spark.executor import host_scheduler
 from rekindle_spark.executor.host_scheduler import FIRST, SECOND, HostScheduler
 from rekindle_spark.user_code import watchdog
+
+
+@pytest.fixture(autouse=True)
+def _same_interval_afterwards() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture
