@@ -1,6 +1,8 @@
 """Turns in the lanes of a host: who waits for whom, and what is noted of both."""
 
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,15 @@ from host_world import COUNTS, ROWS, Desk, Numbers, digests
 from rekindle_spark.executor import host_scheduler
 from rekindle_spark.executor.host_scheduler import FIRST, SECOND, HostScheduler
 from rekindle_spark.user_code import watchdog
+
+WAITED_SECONDS_MAX = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _same_interval_afterwards() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture
@@ -41,7 +52,7 @@ class Stuck:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
         self.begun, self.goes_on = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=self._ask, args=(desk,))
+        self.thread = threading.Thread(target=self._ask, args=(desk,), daemon=True)
         self.report: dict[str, Any] = {}
         read, stuck = Numbers.read, self
 
@@ -71,9 +82,12 @@ class Stuck:
 def test_work_in_the_first_lane_does_not_wait_for_a_function_that_is_slow_in_the_second(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stuck = Stuck(monkeypatch, desk)
+    stuck, ran = Stuck(monkeypatch, desk), list[str]()
+    first = threading.Thread(target=lambda: ran.extend(digests(desk.count_rows(2, 2))))
     with stuck:
-        assert len(digests(desk.count_rows(2, 2))) == 1
+        first.start()
+        first.join(WAITED_SECONDS_MAX)
+        assert len(ran) == 1
         assert stuck.thread.is_alive()
     assert stuck.report["partitions"][str(ROWS)]["status"] == "ok"
 
