@@ -141,23 +141,29 @@ class Application:
             if event["kind"] == kind and all(event.get(k) == v for k, v in values.items())
         ]
 
-    def await_event(self, kind: str, *, after: int = 0, **values: Any) -> Event:
+    def await_event(
+        self, kind: str, *, after: int = 0, limit_seconds: float = LIMIT_SECONDS, **values: Any
+    ) -> Event:
         """The first event of a kind since `after`, with these values."""
         self.await_condition(
-            f"event {kind} {values or ''}", lambda: bool(self.happened(kind, after=after, **values))
+            f"event {kind} {values or ''}",
+            lambda: bool(self.happened(kind, after=after, **values)),
+            limit_seconds,
         )
         return self.happened(kind, after=after, **values)[0]
 
-    def await_condition(self, what: str, condition: Callable[[], bool]) -> None:
+    def await_condition(
+        self, what: str, condition: Callable[[], bool], limit_seconds: float = LIMIT_SECONDS
+    ) -> None:
         """Follow the driver until a condition holds; it must not end with an error before."""
         print(f"  {time.strftime('%H:%M:%S')} waiting: {what}", flush=True)
-        end = time.monotonic() + LIMIT_SECONDS
+        end = time.monotonic() + limit_seconds
         self.poll()
         while not condition():
             self.driver.check()
             time.sleep(POLL_SECONDS)
             self.poll()
-            assert time.monotonic() < end, f"waited {LIMIT_SECONDS:.0f} s for {what}\n{self.tail()}"
+            assert time.monotonic() < end, f"waited {limit_seconds:.0f} s for {what}\n{self.tail()}"
 
     def await_end(self) -> int:
         """The driver's exit code, when it has ended by itself."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 import deadly
+import pytest
 from application import Application, compare, kill_host
 
 Prepare = Callable[..., Application]
@@ -26,7 +27,11 @@ HARMS = (
     {"memory": r"used more than \d+ MiB of memory"},
 )
 
+# Trials leave the CPU to others, and only time on it counts: on a busy machine that takes long.
+BLAMED_SECONDS_MAX = 600.0
 
+
+@pytest.mark.timeout(2_400)
 def test_functions_that_end_or_hang_their_process_stop_alone_and_go_on_once_mended(
     prepare: Prepare,
 ) -> None:
@@ -38,7 +43,12 @@ def test_functions_that_end_or_hang_their_process_stop_alone_and_go_on_once_mend
         for name in harms:
             (application.traps / name).touch()
         for name, end in harms.items():
-            stopped = application.await_event("query-stopped", after=before, query=f"query-{name}")
+            stopped = application.await_event(
+                "query-stopped",
+                after=before,
+                limit_seconds=BLAMED_SECONDS_MAX,
+                query=f"query-{name}",
+            )
             assert re.match(f"step {name}: {end}, at epoch ", stopped["text"])
             assert application.happened("function-suspected", after=before, step=name)
         application.await_event("recovered", after=before)

@@ -57,10 +57,11 @@ def test_topics_have_what_is_committed_exactly_once_whatever_dies(
 
     def the_broker_dies_and_comes_back(application: Application) -> None:
         begin = application.seen
-        streamed.produce(kafka, range(250, 310))
+        kafka.await_settled()
         kafka.kill()
         application.await_event("source-away", after=begin, source="orders")
         kafka.start()
+        streamed.produce(kafka, range(250, 310))
         application.await_event("source-back", after=begin, source="orders")
         await_all(application, kafka)
         assert not application.happened("incident-opened", after=begin)

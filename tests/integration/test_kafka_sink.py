@@ -13,6 +13,7 @@ import broker
 import pytest
 import relayed
 from broker import Broker
+from confluent_kafka import Producer, TopicPartition
 from output_stores import Writer, rows
 
 from rekindle.model.errors import FencedError, InputError, RunError, SinkAwayError
@@ -148,6 +149,7 @@ def test_a_broker_that_is_away_is_no_end_and_leaves_no_doubt(
     one = writer(kafka, "lasting")
     one.open()
     one.write([record(1)], EpochMarker(1, 5))
+    kafka.await_settled()
     kafka.kill()
     with pytest.raises(SinkAwayError, match="Kafka cannot be reached"):
         one.write([record(2)], EpochMarker(2, 6))
@@ -175,6 +177,30 @@ def test_an_epoch_that_takes_too_long_is_not_there_and_the_next_one_is(
     one.seconds_max = 60.0
     one.write([record(2)], EpochMarker(8, 6))
     assert_read(kafka, "large", [2])
+
+
+def test_a_transaction_that_kafka_does_not_finish_is_named(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 3.0)
+    kafka.make_topic("hanging")
+    one = writer(kafka, "hanging")
+    one.open()
+    one.write([], EpochMarker(1, 5))
+    # another producer has the group's offset in its open transaction
+    other = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "other"})
+    other.init_transactions(LIMIT_SECONDS)
+    other.begin_transaction()
+    offsets = [TopicPartition("hanging", 0, 2)]
+    other.send_offsets_to_transaction(offsets, one._group, LIMIT_SECONDS)
+    with pytest.raises(
+        SinkAwayError, match="in a transaction that Kafka has not finished"
+    ) as found:
+        one.open()
+    assert "kafka-transactions.sh find-hanging" in str(found.value)
+    other.abort_transaction(LIMIT_SECONDS)
+    monkeypatch.undo()
+    assert reopened(one) == EpochMarker(1, 5)
 
 
 def reopened(one: TransactionalWriter) -> EpochMarker | None:

@@ -33,6 +33,7 @@ COMMIT_SECONDS_MAX = 30.0
 # it has to be acknowledged within a share of that: the commit has to be in time too.
 TIMEOUT, TIMEOUT_MS, TIMEOUT_SHARE = "transaction.timeout.ms", 60_000, 0.8
 FLUSH_SECONDS = 0.5
+UNFINISHED_SECONDS_MAX = 3.0
 # The topic's first partition stands for the query partition: each topic has one.
 MARKED = 0
 NO_OFFSET = -1001
@@ -221,17 +222,35 @@ class TransactionalWriter:
 
     def _read_marker(self, given: dict[str, Any]) -> EpochMarker | None:
         """What the group says; it has no members, and nobody subscribes."""
-        library = kafka_options.library()
-        own = {"group.id": self.name, "enable.auto.commit": False}
-        consumer = library.Consumer({**given, **own, "isolation.level": "read_committed"})
-        try:
-            found = self._committed(consumer)
+        with self._consumer(given, "read_committed") as consumer:
+            try:
+                found = self._committed(consumer)
+            except kafka_options.library().KafkaException as error:
+                if error.args[0].name() == "_TIMED_OUT" and self._is_unfinished(given):
+                    raise self._hanging() from error
+                raise
             self._group = consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
         if found.offset == NO_OFFSET:
             return None
         return _decoded(self.where, int(found.offset), found.metadata)
+
+    @contextmanager
+    def _consumer(self, given: dict[str, Any], isolation: str) -> Iterator[Any]:
+        own = {"group.id": self.name, "enable.auto.commit": False, "isolation.level": isolation}
+        consumer = kafka_options.library().Consumer({**given, **own})
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _is_unfinished(self, given: dict[str, Any]) -> bool:
+        """Whether the broker tells the marker only to who does not wait for a transaction's end."""
+        with self._consumer(given, "read_uncommitted") as consumer:
+            try:
+                found = consumer.committed([self._place()], UNFINISHED_SECONDS_MAX)[0]
+            except kafka_options.library().KafkaException:
+                return False
+            return found.error is None
 
     def _committed(self, consumer: Any) -> Any:
         """The group's offset. Who coordinates a group of a new cluster, or of a broker that has
@@ -302,6 +321,14 @@ class TransactionalWriter:
             where=self.where,
             what="is not there",
             remedy="make the topic first, or mend the name",
+        )
+
+    def _hanging(self) -> SinkAwayError:
+        return SinkAwayError(
+            where=self.where,
+            what=f"the marker of {self.name} is in a transaction that Kafka has not finished",
+            remedy="see that all brokers are there; if it stays so, find the transaction with "
+            "`kafka-transactions.sh find-hanging` and abort it",
         )
 
     def _away(self, error: Any) -> SinkAwayError:

@@ -196,7 +196,9 @@ class Host:
                 work = work_items.work(program, request, item, epoch)
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
                 arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
-                apart, dead = self.runner.run_apart(program, request, item, work, state, arrived)
+                apart, dead = self.runner.run_apart(
+                    program, request, item, work, state, arrived, entry.sign
+                )
                 turn = self.turns.turn(request["urgency"], entry.sign)
                 with turn, self.meter.measured(number):
                     entry.sign()

@@ -5,7 +5,7 @@ the driver asks for it in a process of its own. Called by `host`, which has the 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,8 +88,10 @@ class PartitionRunner:
         work: PartitionWork,
         state: PartitionState,
         arrived: Sequence[Frame],
+        sign: Callable[[], None],
     ) -> tuple[PartitionOutcome | None, int]:
-        """Run it in a process of its own where that is asked for; how many of these have died."""
+        """Run it in a process of its own where that is asked for; how many of these have died.
+        `sign` is called while they get CPU time."""
         apart = item.get("apart")
         if apart is None:
             return None, 0
@@ -103,7 +105,7 @@ class PartitionRunner:
             host_scheduler.yields(request),
         )
         outcome, deaths, cpu_seconds = self.sandboxes.run(
-            program, trial, searches=apart["searches"]
+            program, trial, searches=apart["searches"], sign=sign
         )
         self.meter.add(work.partition, cpu_seconds)
         return outcome, deaths

@@ -23,8 +23,9 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,9 @@ SIZE = struct.Struct(">q")
 PR_SET_PDEATHSIG = 1  # of prctl.h
 LOOK_SECONDS = 0.05
 DEATHS_MAX = 1_000  # in a search
+# In the place of a reply: the trial has had CPU time since the last.
+SIGN = b""
+SIGN_SECONDS = 1.0
 
 
 class Died(Exception):
@@ -116,9 +120,15 @@ class Sandboxes:
         self.wanted.put(None)
 
     def run(
-        self, program: Program, trial: SandboxTrial, *, searches: bool
+        self,
+        program: Program,
+        trial: SandboxTrial,
+        *,
+        searches: bool,
+        sign: Callable[[], None] = lambda: None,
     ) -> tuple[PartitionOutcome, int, float]:
         """What a trial gives, how many have died before it, and CPU seconds of all of them.
+        `sign` is called now and then while trials get CPU time.
 
         Raises Died after the first death, and with `searches` once it is known what is at fault;
         otherwise what `partition.run` raises. A search is limited in deaths, and in the time that
@@ -126,7 +136,7 @@ class Sandboxes:
         """
         hung, cpu_seconds = 0.0, 0.0
         while True:
-            reply = self._ask(trial)
+            reply = self._ask(trial, sign)
             cpu_seconds += reply.cpu_seconds
             if reply.answer:
                 return _given(trial, reply.answer), len(trial.ended), cpu_seconds
@@ -135,8 +145,9 @@ class Sandboxes:
             if next_trial is None:
                 raise Died(_fault(program, trial, reply), trial.work.epoch)
             trial = next_trial
+            sign()
 
-    def _ask(self, trial: SandboxTrial) -> Reply:
+    def _ask(self, trial: SandboxTrial, sign: Callable[[], None] = lambda: None) -> Reply:
         try:
             sandbox = self.idle.get_nowait()
         except queue.Empty:
@@ -145,7 +156,7 @@ class Sandboxes:
         if isinstance(sandbox, BaseException):
             why = str(sandbox) or type(sandbox).__name__
             raise RuntimeError(f"no process can be started: {why}") from sandbox
-        reply = sandbox.ask(pickle.dumps(trial))
+        reply = sandbox.ask(pickle.dumps(trial), sign)
         if reply is None:
             self.prepare()  # somebody else may be waiting for this one
             return Reply(b"", sandbox.end())
@@ -171,14 +182,15 @@ class _Sandbox:
             stdout=subprocess.PIPE,
         )
 
-    def ask(self, request: bytes) -> Reply | None:
+    def ask(self, request: bytes, sign: Callable[[], None]) -> Reply | None:
         """How a trial ended; None where the sandbox itself has."""
         assert self.process.stdin is not None
         assert isinstance(self.process.stdout, BufferedReader)
         try:
             self.process.stdin.write(_sized(request))
             self.process.stdin.flush()
-            answer = _read(self.process.stdout)
+            while (answer := _read(self.process.stdout)) == SIGN:
+                sign()
         except OSError:
             return None
         return None if answer is None else pickle.loads(answer)
@@ -271,8 +283,8 @@ def main() -> None:
     memory = mmap.mmap(-1, watchdog.SIZE)
     _load()
     while (request := _read(requests)) is not None:
-        replies.write(_sized(pickle.dumps(_tried(request, memory, requests))))
-        replies.flush()
+        signs = _CpuSigns(replies)
+        _send(replies, pickle.dumps(_tried(request, memory, requests, signs)))
 
 
 def _load() -> None:
@@ -282,7 +294,32 @@ def _load() -> None:
     pa.table({"warm": [1]}).combine_chunks()
 
 
-def _tried(request: bytes, memory: mmap.mmap, requests: BinaryIO) -> Reply:
+def _send(replies: BinaryIO, message: bytes) -> None:
+    replies.write(_sized(message))
+    replies.flush()
+
+
+@dataclass(slots=True)
+class _CpuSigns:
+    """Tells the host that a trial gets CPU time. On a busy node a call can take minutes until it
+    has had the time that it may take, and its job is not to be given up meanwhile."""
+
+    replies: BinaryIO
+    cpu_seconds: float = 0.0
+    told_at: float = field(default_factory=time.monotonic)
+
+    def look(self, process: int) -> None:
+        """Tell it where that is so, once a second at most."""
+        now = time.monotonic()
+        if now - self.told_at < SIGN_SECONDS:
+            return
+        cpu_seconds = watchdog.cpu_seconds(process)
+        if cpu_seconds > self.cpu_seconds:
+            self.cpu_seconds, self.told_at = cpu_seconds, now
+            _send(self.replies, SIGN)
+
+
+def _tried(request: bytes, memory: mmap.mmap, requests: BinaryIO, signs: _CpuSigns) -> Reply:
     """Run a trial in a process of its own, and watch it."""
     memory[:] = watchdog.NOTHING
     reading, writing = os.pipe()
@@ -291,7 +328,7 @@ def _tried(request: bytes, memory: mmap.mmap, requests: BinaryIO) -> Reply:
         os.close(reading)
         _answer(request, memory, writing)
     os.close(writing)
-    answer, why = _watched(pid, reading, memory, requests)
+    answer, why = _watched(pid, reading, memory, requests, signs)
     os.close(reading)
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -305,7 +342,9 @@ def _tried(request: bytes, memory: mmap.mmap, requests: BinaryIO) -> Reply:
     )
 
 
-def _watched(pid: int, reading: int, note: mmap.mmap, requests: BinaryIO) -> tuple[bytearray, int]:
+def _watched(
+    pid: int, reading: int, note: mmap.mmap, requests: BinaryIO, signs: _CpuSigns
+) -> tuple[bytearray, int]:
     """What a trial writes until it ends, and the exit code for why it was ended, 0 if it was not.
 
     Its end is that of the process: what it has started may hold the pipe open.
@@ -328,6 +367,7 @@ def _watched(pid: int, reading: int, note: mmap.mmap, requests: BinaryIO) -> tup
             _drain(reading, answer)
             os.close(process)
             return answer, why
+        signs.look(pid)
         if not why:
             noted = watchdog.read(bytes(note))
             if clock.is_over(noted):

@@ -63,6 +63,12 @@ def sleep_for_ever() -> None:
     time.sleep(1_000)
 
 
+def work_for_a_while() -> None:
+    end = time.monotonic() + 8.0
+    while time.monotonic() < end:
+        pass
+
+
 def loud(table: pa.Table) -> pa.Table:
     print(f"{table.num_rows} rows begin with {table['key'][0]}")
     return table
@@ -184,6 +190,22 @@ def test_a_function_that_takes_too_long_without_dead_letters_is_named_at_once(
     made = mapped(at_33(sleep_for_ever), dead_letters=False)
     with pytest.raises(Died, match=r"step checked: took longer than 0\.3 s, at epoch 3 of rows/0;"):
         sandboxes.run(made, trial(made, seconds=0.3), searches=True)
+
+
+def test_the_host_is_told_while_a_trial_gets_cpu_time_and_not_while_it_waits(
+    sandboxes: Sandboxes,
+) -> None:
+    def quiet_seconds(harm: Callable[[], object]) -> float:
+        made, told_at = mapped(at_33(harm), dead_letters=False), [time.monotonic()]
+        sandboxes.run(
+            made, trial(made), searches=False, sign=lambda: told_at.append(time.monotonic())
+        )
+        ends = [*told_at[1:], time.monotonic()]
+        return max(end - begin for begin, end in zip(told_at, ends, strict=True))
+
+    # loading the program is work too, so the first seconds may have signs
+    assert quiet_seconds(lambda: time.sleep(8.0)) > 6.0
+    assert quiet_seconds(work_for_a_while) < 6.0
 
 
 def test_a_search_is_limited_by_how_long_calls_hang_and_not_by_how_long_processes_take() -> None:
