@@ -162,6 +162,23 @@ def test_a_broker_that_is_away_is_no_end_and_leaves_no_doubt(
     assert_read(kafka, "lasting", [1, 2])
 
 
+def test_an_epoch_that_takes_too_long_is_not_there_and_the_next_one_is(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.make_topic("large")
+    one = writer(kafka, "large")
+    one.open()
+    monkeypatch.setattr(kafka_transactions, "FLUSH_SECONDS", 0.001)
+    one.seconds_max = 0.001
+    large = [SinkRecords([b"x" * 500_000] * 40), record(1)]
+    with pytest.raises(SinkAwayError, match="2 epochs up to 7, of 41 records and"):
+        one.write(large, EpochMarker(7, 5))
+    assert reopened(one) is None
+    one.seconds_max = 60.0
+    one.write([record(2)], EpochMarker(8, 6))
+    assert_read(kafka, "large", [2])
+
+
 def test_a_transaction_that_kafka_does_not_finish_is_named(
     kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,23 +201,6 @@ def test_a_transaction_that_kafka_does_not_finish_is_named(
     other.abort_transaction(LIMIT_SECONDS)
     monkeypatch.undo()
     assert reopened(one) == EpochMarker(1, 5)
-
-
-def test_an_epoch_that_takes_too_long_is_not_there_and_the_next_one_is(
-    kafka: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kafka.make_topic("large")
-    one = writer(kafka, "large")
-    one.open()
-    monkeypatch.setattr(kafka_transactions, "FLUSH_SECONDS", 0.001)
-    one.seconds_max = 0.001
-    large = [SinkRecords([b"x" * 500_000] * 40), record(1)]
-    with pytest.raises(SinkAwayError, match="2 epochs up to 7, of 41 records and"):
-        one.write(large, EpochMarker(7, 5))
-    assert reopened(one) is None
-    one.seconds_max = 60.0
-    one.write([record(2)], EpochMarker(8, 6))
-    assert_read(kafka, "large", [2])
 
 
 def reopened(one: TransactionalWriter) -> EpochMarker | None:

@@ -29,11 +29,11 @@ OPEN_SECONDS_MAX = 20.0
 STUCK_SECONDS = 5.0  # behind the limit of a call that should have kept it
 ASK_SECONDS_MAX = 10.0
 COMMIT_SECONDS_MAX = 30.0
-UNFINISHED_SECONDS_MAX = 3.0
 # A broker aborts a transaction that is open for longer than this option of the client says. All of
 # it has to be acknowledged within a share of that: the commit has to be in time too.
 TIMEOUT, TIMEOUT_MS, TIMEOUT_SHARE = "transaction.timeout.ms", 60_000, 0.8
 FLUSH_SECONDS = 0.5
+UNFINISHED_SECONDS_MAX = 3.0
 # The topic's first partition stands for the query partition: each topic has one.
 MARKED = 0
 NO_OFFSET = -1001

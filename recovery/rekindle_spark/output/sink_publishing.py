@@ -191,9 +191,9 @@ class SinkPublisher:
     """A thread that writes one query's output to its sink. `newest` is the number of the newest
     commit record, `begun` what it was when the driver began, `done` that of the last whose output
     is in the topic. `check_generation` raises
-    FencedError where a newer driver has started; `patience` is that for the store. `away_kind` is
-    the event that has said why nothing is written since `away_since`, and `wanted` the commit
-    record up to which it has been tried: the sink is back once that is written."""
+    FencedError where a newer driver has started; `patience` is that for the store. `away_kinds`
+    are the events that have said why not all is written since `away_since`, and `wanted` is the
+    commit record up to which it has been tried: the sink is back once that is written."""
 
     sink: KafkaSink
     place: SinkIdentity
@@ -207,7 +207,7 @@ class SinkPublisher:
     done: int = -1
     failure: RekindleError | None = None
     away_since: float | None = None
-    away_kind: str = ""
+    away_kinds: set[str] = field(default_factory=set)
     wanted: int = 0
     ended: bool = False
     marked_at: float = 0.0
@@ -284,7 +284,7 @@ class SinkPublisher:
                 raise
             except RunError as error:
                 if isinstance(error.__cause__, OSError):
-                    raise error.__cause__ from error
+                    raise error.__cause__ from None
                 raise
 
         return self.patience.through(look)
@@ -382,8 +382,8 @@ class SinkPublisher:
         now = driver_clock.now()
         if self.away_since is None:
             self.away_since = now
-        if self.away_kind != kind:
-            self.away_kind = kind
+        if kind not in self.away_kinds:
+            self.away_kinds.add(kind)
             self.say(kind, {"query": self.place.query, "text": error.what})
         seconds = now - self.away_since
         if seconds > self.sink.patience_seconds:
@@ -397,7 +397,7 @@ class SinkPublisher:
     def _note_back(self) -> None:
         """Something was written, or nothing is left: to be opened alone is no sign of it."""
         if self.away_since is not None:
-            self.away_since, self.away_kind = None, ""
+            self.away_since, self.away_kinds = None, set()
             self.say("sink-back", {"query": self.place.query})
 
     def _note_fenced(self, error: FencedError) -> None:

@@ -194,6 +194,14 @@ def test_one_that_is_fenced_again_and_again_without_a_newer_driver_ends_in_time(
     assert there.said == ["sink-fenced"]
 
 
+def test_each_cause_of_an_absence_is_said_once(world: Callable[..., World]) -> None:
+    there = world()
+    there.topic.writing = [AWAY, FENCED] * 3
+    there.until_done()
+    assert there.topic.values == ALL
+    assert there.said == ["sink-fenced", "sink-away", "sink-back"]
+
+
 def test_a_sink_is_back_once_what_was_tried_is_written_and_not_once_a_part_of_it_is(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
