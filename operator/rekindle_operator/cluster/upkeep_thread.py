@@ -9,21 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rekindle.model.errors import RekindleError
-from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.cluster.api_client import ObjectConflict
 
 
 @dataclass(slots=True)
 class UpkeepThread:
-    """`turn` does what is due; `pause_seconds` is asked after each one. A RekindleError of it is a
-    line of the kind `failed` in the log. A conflict is none: the next turn reads the object again.
-    """
+    """`turn` does what is due; `pause_seconds` is asked after each one. `report` logs the text of a
+    RekindleError of it. A conflict is none: the next turn reads the object again."""
 
     name: str
     turn: Callable[[], object]
     pause_seconds: Callable[[], float]
-    log: JsonLineLog
-    failed: str
+    report: Callable[[str], object]
     _trouble: str = ""
     _ending: threading.Event = field(default_factory=threading.Event)
 
@@ -44,7 +41,7 @@ class UpkeepThread:
             pass
         except RekindleError as trouble:
             if str(trouble) != self._trouble:
-                self.log.write(self.failed, text=str(trouble))
+                self.report(str(trouble))
             self._trouble = str(trouble)
 
     def _run(self) -> None:

@@ -64,8 +64,7 @@ class StoreCertificate:
             "store-certificate",
             lambda: self.turn(datetime.now(UTC)),
             lambda: FIRST_SECONDS if self._kept.current is None else TEND_SECONDS,
-            self.log,
-            "store-certificate-failed",
+            lambda text: self.log.write("store-certificate-failed", text=text),
         )
 
     @property

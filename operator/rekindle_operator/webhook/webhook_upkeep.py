@@ -61,7 +61,10 @@ class WebhookUpkeep:
         if not self.options.webhook:
             return
         look = UpkeepThread(
-            "webhook-availability", self.look, lambda: TEND_SECONDS, self.log, "webhook-unseen"
+            "webhook-availability",
+            self.look,
+            lambda: TEND_SECONDS,
+            lambda text: self.log.write("webhook-unseen", text=text),
         )
         issues = self.options.issue_webhook_certificate
         self._threads = (look, self._certificates()) if issues else (look,)
@@ -167,6 +170,5 @@ class WebhookUpkeep:
             "certificates",
             tend,
             lambda: TEND_SECONDS if keeper.pair is not None else FIRST_SECONDS,
-            self.log,
-            "certificate-failed",
+            lambda text: self.log.write("certificate-failed", text=text),
         )

@@ -1,11 +1,8 @@
 """What is looked after every few seconds, and how often its trouble is said."""
 
-import io
-import json
 import threading
 
 from rekindle.model.errors import RunError
-from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.cluster.api_client import ObjectConflict
 from rekindle_operator.cluster.upkeep_thread import UpkeepThread
 
@@ -15,11 +12,9 @@ class Work:
 
     def __init__(self, *troubles: Exception | None) -> None:
         self.troubles = list(troubles)
-        self.log = io.StringIO()
+        self.told: list[str] = []
         self.done = threading.Event()
-        self.upkeep = UpkeepThread(
-            "work", self.turn, lambda: 0.0, JsonLineLog(self.log), "work-failed"
-        )
+        self.upkeep = UpkeepThread("work", self.turn, lambda: 0.0, self.told.append)
 
     def turn(self) -> None:
         if not self.troubles:
@@ -28,12 +23,6 @@ class Work:
         trouble = self.troubles.pop(0)
         if trouble is not None:
             raise trouble
-
-    def told(self) -> list[str]:
-        """The texts of the lines of the log."""
-        lines = [json.loads(line) for line in self.log.getvalue().splitlines()]
-        assert {line["kind"] for line in lines} <= {"work-failed"}
-        return [line["text"] for line in lines]
 
 
 def away(what: str = "is away") -> RunError:
@@ -44,7 +33,7 @@ def test_a_trouble_is_said_once_and_again_when_it_has_been_over_or_is_another_on
     work = Work(away(), away(), away("refuses"), None, away("refuses"), away("refuses"))
     while work.troubles:
         work.upkeep.take_turn()
-    assert [text.split(";")[0] for text in work.told()] == [
+    assert [text.split(";")[0] for text in work.told] == [
         "API: is away",
         "API: refuses",
         "API: refuses",
@@ -54,7 +43,7 @@ def test_a_trouble_is_said_once_and_again_when_it_has_been_over_or_is_another_on
 def test_a_conflict_is_no_trouble() -> None:
     work = Work(ObjectConflict(where="Secret", what="has changed", remedy="read it"))
     work.upkeep.take_turn()
-    assert work.told() == []
+    assert work.told == []
 
 
 def test_it_goes_on_after_a_trouble_until_it_is_closed() -> None:
@@ -62,4 +51,4 @@ def test_it_goes_on_after_a_trouble_until_it_is_closed() -> None:
     work.upkeep.start()
     assert work.done.wait(2.0)
     work.upkeep.close()
-    assert len(work.told()) == 1
+    assert len(work.told) == 1

@@ -1,10 +1,18 @@
 """Who of a policy recovers, where no more than some may at once."""
 
-from rekindle_operator.policies.concurrency_limiter import RecoveryClaim, ahead
+from collections.abc import Sequence
+
+from rekindle_operator.policies.concurrency_limiter import RecoveryClaim, reached
 
 PLANNED = RecoveryClaim("flights/a", planned=True, since=20.0)
 OLDEST = RecoveryClaim("flights/b", planned=False, since=10.0)
 NEWER = RecoveryClaim("flights/c", planned=False, since=30.0)
+
+
+def ahead(application: str, claims: Sequence[RecoveryClaim], most: int) -> tuple[str, ...]:
+    """Those that fill the limit before an application, none where it may go on."""
+    limit = reached(application, claims, most, "policy all")
+    return () if limit is None else limit.holders
 
 
 def test_as_many_as_may_go_on_do() -> None:
