@@ -173,14 +173,14 @@ class Checkpoints:
             batch = [self.pending.get()]
             while not self.pending.empty():
                 batch.append(self.pending.get())
-            with self.activity.entry(CHECKPOINTS) as entry:
-                for done in self.write(batch, entry):
-                    self.written.put(done)
+            for done in self.write(batch):
+                self.written.put(done)
 
-    def write(self, batch: list[Writing], entry: Entry | None = None) -> list[dict[str, Any]]:
+    def write(self, batch: list[Writing]) -> list[dict[str, Any]]:
         """Write states now; acknowledgements of all of them, whatever is raised."""
         try:
-            return self._write(batch, entry or Entry(self.activity, None, CHECKPOINTS))
+            with self.activity.entry(CHECKPOINTS) as entry:
+                return self._write(batch, entry)
         except BaseException as error:  # the thread outlives it, and the checkpoint is given up
             traceback.print_exc()
             return [

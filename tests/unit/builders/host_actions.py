@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import host_services
 import host_sources
 import numpy as np
 import pyarrow as pa
@@ -366,6 +367,9 @@ def of_types(folder: Path) -> Iterator[Action]:
 
 
 GROUPS: dict[str, Callable[[Path], Iterator[Action]]] = {
+    "states": host_services.of_states,
+    "requests": host_services.of_requests,
+    "processes": host_services.of_processes,
     "replays": host_sources.of_replays,
     "files": host_sources.of_files,
     "kafka": host_sources.of_kafka,

@@ -169,9 +169,13 @@ class Story:
             forget_what_is_kept()
             self.host.programs.clear()
             self.host.runner.pickled = ("", b"")
-            if "restored" in more:
-                self.host.versions.pop(number, None)
-            return self.ask(epoch, number, **more)
+            if "restored" not in more:
+                return self.ask(epoch, number, **more)
+            kept = self.host.versions.pop(number)
+            try:
+                return self.ask(epoch, number, **more)
+            finally:
+                self.host.versions[number] = kept
 
         how = ", ".join(more)
         return Action(f"{self.name}: {self.program.partition_names[number]}, {epoch} {how}", run)
