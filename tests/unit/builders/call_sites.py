@@ -12,6 +12,7 @@ import dis
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,29 +102,36 @@ def _calls_of(code: CodeType) -> dict[int, tuple[int, int]]:
 
 @contextmanager
 def _at_calls(files: frozenset[str], act: Callable[[str, int, int], None]) -> Iterator[None]:
-    """Inside, `act` is called before each call in this thread by code of some files."""
+    """Inside, `act` is called before each call by code of some files, in this thread and in those
+    that are started meanwhile."""
+    is_over: list[bool] = []
 
     def enter(frame: FrameType, _: str, __: Any) -> Any:
-        if frame.f_code.co_filename not in files:
+        if is_over or frame.f_code.co_filename not in files:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return step
 
     def step(frame: FrameType, event: str, _: Any) -> Any:
+        if is_over:
+            return None
         if event == "opcode" and (place := _calls_of(frame.f_code).get(frame.f_lasti)):
             act(frame.f_code.co_filename, *place)
         return step
 
     before = sys.gettrace()
     sys.settrace(enter)
+    threading.settrace(enter)
     try:
         yield
     finally:
+        is_over.append(True)
         sys.settrace(before)
+        threading.settrace(None)  # type: ignore[arg-type]
 
 
 def reached_by(action: Callable[[], object], sites: frozenset[Site]) -> list[Site]:
-    """Those of some sites that an action comes to in this thread, in their order."""
+    """Those of some sites that an action comes to, in their order."""
     known = {(site.file, site.line, site.column): site for site in sites}
     found: dict[Site, None] = {}
 

@@ -3,10 +3,12 @@
 import datetime as dt
 import decimal
 import io
+import mmap
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import host_services
 import host_sources
@@ -17,8 +19,17 @@ import type_world
 from host_story import Action, Story
 from pyspark import cloudpickle
 
-from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
+from rekindle_spark.operators import (
+    FINAL_WATERMARK,
+    StatefulOperator,
+    column_types,
+    exact_sums,
+    grouping,
+    joins,
+    row_hash,
+)
 from rekindle_spark.operators.aggregates import Aggregate
+from rekindle_spark.output import sink_files
 from rekindle_spark.pipeline.steps import (
     Pipeline,
     Stream,
@@ -28,6 +39,7 @@ from rekindle_spark.pipeline.steps import (
     smallest,
     total,
 )
+from rekindle_spark.user_code import print_forwarding
 
 SECOND = 1_000_000
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -204,6 +216,10 @@ def in_other_layouts(table: pa.Table) -> pa.Table:
             "runs": runs,
             "large": table["key"].cast(pa.large_string()),
             "listed": pa.chunked_array([listed, filler]),
+            "bytes": table["key"].cast(pa.large_binary()),
+            "map": pa.array([[("a", 1)]] * table.num_rows, pa.map_(pa.string(), pa.int8())),
+            "pair": pa.array([[1, 2]] * table.num_rows, pa.list_(pa.int8(), 2)),
+            "struct": pa.array([{"a": 1}] * table.num_rows, pa.struct([("a", pa.int8())])),
         }
     )
 
@@ -215,13 +231,18 @@ DECLARED = pa.schema(
         ("runs", pa.int64()),
         ("large", pa.string()),
         ("listed", pa.list_(pa.int64())),
+        ("bytes", pa.binary()),
+        ("map", pa.map_(pa.string(), pa.int8())),
+        ("pair", pa.list_(pa.int8(), 2)),
+        ("struct", pa.struct([("a", pa.int8())])),
     ]
 )
 
 
 def layouts(stream: Stream) -> tuple[Stream, ...]:
     made = stream.map("made", in_other_layouts, schema=DECLARED)
-    return made, made.stateful("each", Few(), keys=["key"], schema=OUT)
+    full = stream.map("full", lambda table: table.cast(STRICT), schema=STRICT)
+    return made, full, made.stateful("each", Few(), keys=["key"], schema=OUT)
 
 
 class Few(StatefulOperator):
@@ -340,6 +361,101 @@ def of_steps(folder: Path) -> Iterator[Action]:
         yield from Story(name, folder / name, built(attach), cut(table, 1)).begin().actions()
 
 
+class Cut(StatefulOperator):
+    """A value of which a coarse type keeps a part alone."""
+
+    value_schema = pa.schema([("day", pa.date32())])
+
+    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        value.update((dt.datetime(2024, 1, 1, 5),))
+        return []
+
+
+class Together(StatefulOperator):
+    """Raises for rows together, and for none of them alone."""
+
+    value_schema = pa.schema([("n", pa.int64())])
+
+    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        if len(rows) > 1:
+            raise ValueError("too many")
+        return []
+
+
+def timeless(table: pa.Table) -> pa.Table:
+    return table.set_column(0, "at", pa.array([None] * table.num_rows, pa.timestamp("us")))
+
+
+def loud(table: pa.Table) -> pa.Table:
+    print("one\ntwo\nthree")
+    return table
+
+
+def little(table: pa.Table) -> pa.Table:
+    return table.set_column(5, "u", pa.array(range(table.num_rows), pa.uint64()))
+
+
+def _kept(name: str, operator: StatefulOperator, **given: Any) -> Callable[[Stream], Stream]:
+    return lambda s: s.stateful(name, operator, keys=["key"], schema=OUT, **given)
+
+
+ODD: dict[str, Callable[[Stream], Any]] = {
+    "cut": _kept("cut", Cut()),
+    "together": _kept("together", Together()),
+    "together-letters": _kept("together", Together(), dead_letters=True),
+    "uncertain": _kept("kept", Picky(), deterministic=False, dead_letters=True),
+    "timeless": lambda s: s.map("none", timeless, schema=ROWS).top("t", by="n", count=1),
+    "little": lambda s: s.map("few", little, schema=ROWS).window(
+        "w", keys=["key"], size_seconds=99, aggregates={"t": total("u")}
+    ),
+    "no-text-letters": lambda s: s.map("odd", unreadable, schema=ROWS).stateful(
+        "kept", Kept(), keys=["n"], schema=OUT, dead_letters=True
+    ),
+    "no-text-by-key": lambda s: s.map("odd", unreadable, schema=ROWS).stateful(
+        "kept", Kept(), keys=["key"], schema=OUT
+    ),
+}
+
+
+def of_limits(folder: Path) -> Iterator[Action]:
+    """What hosts do beyond limits, which are lowered, and what seldom comes."""
+    for name, attach in ODD.items():
+        yield from Story(name, folder / name, built(attach), cut(rows())).begin().actions()
+    changes = (
+        *((joins, "CHUNKS_MAX", 0), (exact_sums, "CACHED_ROWS_MAX", 0), (grouping, "FEW_MAX", 0)),
+        (row_hash, "hashes", lambda table, _: np.zeros(table.num_rows, np.uint64)),
+    )
+    lowered = [lambda c=change: mock.patch.object(*c) for change in changes]
+    for name, attach in (("windows", windows), ("keyed", keyed)):
+        story = Story(name, folder / name, built(attach), cut(rows(), 3)).begin()
+        for number, chain in enumerate(story.program.owner):
+            if chain.keyed:
+                yield story.again(1, number, restored=0).within(*lowered)
+                yield story.again(2, number).within(*lowered)
+    picky = lambda s: s.map("picky", bad(3), schema=ROWS, dead_letters=True)  # noqa: E731
+    story = Story("known", folder / "known", built(picky), cut(rows())).begin()
+    yield story.again(1, 0, item={"choices": {"1": {"picky": [[0, 1], []]}}})
+    refuses = lambda: mock.patch.object(sink_files, "_parquet", side_effect=pa.ArrowInvalid("no"))  # noqa: E731
+    yield story.again(1, 0).within(refuses)
+    loud_one = Story("loud", folder / "loud", built(lambda s: s.map("loud", loud, schema=ROWS)), cut(rows()))
+    yield loud_one.again(1, 0).within(
+        lambda: mock.patch.object(sys, "stdout", print_forwarding._Recorder(io.StringIO())),
+        lambda: mock.patch.object(print_forwarding, "LINES_MAX", 1),
+    )
+    yield Action("2 GiB of text", _large, raises=True)
+    place = f"file://{folder / 'url'}"
+    yield Story("file URL", folder / "url", built(picky), cut(rows()), place=place).again(1, 0)
+
+
+def _large() -> Any:
+    """Text that does not go into one array of its plain type; its memory is never written."""
+    size = 2**30 + 2**29
+    zeros = pa.py_buffer(mmap.mmap(-1, 2 * size))
+    ends = pa.array([0, size, 2 * size], pa.int64()).buffers()[1]
+    text = pa.Array.from_buffers(pa.large_string(), 2, [None, ends, zeros])
+    return column_types.column(pa.chunked_array([text]), pa.string()).num_chunks
+
+
 def of_types(folder: Path) -> Iterator[Action]:
     """Each kind of type in each kind of step."""
     wanted = [
@@ -376,8 +492,6 @@ GROUPS: dict[str, Callable[[Path], Iterator[Action]]] = {
     "logs": host_sources.of_logs,
     "stores": host_sources.of_stores,
     "steps": of_steps,
+    "limits": of_limits,
     "types": of_types,
 }
-
-
-del io

@@ -391,6 +391,19 @@ def _hints_of(value: Any) -> dict[str, Any]:
 
 
 @cache
+def _own_hints(cls: type) -> dict[str, Any]:
+    """What methods of a class say of the types of its attributes."""
+    module = sys.modules[cls.__module__]
+    found: dict[str, Any] = {}
+    for node in _parsed(module).body:
+        for one in ast.walk(node) if getattr(node, "name", "") == cls.__name__ else ():
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Attribute):
+                names = {**_classes(), **vars(module)}
+                found[one.target.attr] = _evaluated(ast.unparse(one.annotation), names)
+    return found
+
+
+@cache
 def _classes() -> dict[str, Any]:
     """All classes of ours by their names, of which each has one: what is imported for checkers of
     types alone is not in its module."""
@@ -469,7 +482,7 @@ def _attribute_of(one: Any, name: str) -> list[Any] | None:
             return _of_hint(_hints(value).get("return", Any))
         if isinstance(value, types.FunctionType | staticmethod | classmethod):
             return _of_function(value)
-        return _of_hint(_hints(one).get(name, Any))
+        return _of_hint(_hints(one).get(name) or _own_hints(one).get(name, Any))
     if typing.get_origin(one) is not None:
         return _of_container(one, name)
     gives = name in TAKING or name in ("setdefault", "values", "items")

@@ -24,7 +24,7 @@ import type_world
 from host_story import Action, Story, forget_what_is_kept
 from pyspark import cloudpickle
 
-from rekindle_spark.checkpoint import state_files
+from rekindle_spark.checkpoint import durable_input, state_files
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.executor import (
     container_memory,
@@ -37,6 +37,7 @@ from rekindle_spark.executor import (
 )
 from rekindle_spark.executor.host_socket import ConnectionThreads
 from rekindle_spark.executor.partition import PartitionWork
+from rekindle_spark.executor.partition_runner import PartitionRunner
 from rekindle_spark.executor.sandbox import Sandboxes, SandboxTrial
 from rekindle_spark.executor.stack_sampler import StackSampler
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
@@ -137,6 +138,19 @@ def of_states(folder: Path) -> Iterator[Action]:
         write()
         yield Action(f"states: write {chain.name}", write)
         yield story.again(3, number, restored=2)
+    ends = [{"rows": [0, 6, 6 * SECOND]}, {"rows": [6, 9, 9 * SECOND]}, {"rows": [9, 12, 9 * SECOND]}]
+    empty = Story("empty states", folder / "empty", stated(), ends).begin()
+
+    def write_empty() -> Any:
+        checkpoints = state_files.Checkpoints()
+        number = empty.program.numbers["kept/0"]
+        with mock.patch.object(state_files, "SMALL_BYTES", 0):
+            with mock.patch.object(state_files, "CHANGES_SHARE_MAX", 99.0):
+                for epoch in (1, 2, 3):
+                    told = checkpoints.write([empty.writing(epoch, number, epoch - 1)])
+        return told
+
+    yield Action("empty states", write_empty)
     yield Action("states: the thread of checkpoints", lambda: _written_by_thread(story))
     yield story.again(2, story.program.numbers["kept/0"], checkpoint=2)
     yield _old_sums(folder)
@@ -267,6 +281,9 @@ def of_requests(folder: Path) -> Iterator[Action]:
         for known in (chosen, {"2": {"numbered": [[0, 1], []]}}, {"2": {"numbered": [[], []]}}):
             yield story.again(2, number, item={"choices": known})
         yield story.again(2, number, dead_letters=[1, 0])
+        yield story.again(1, number, item={"choices": {"1": {"numbered": [[], []]}}})
+    foreign = lambda: mock.patch.object(PartitionRunner, "run_here", side_effect=ValueError)  # noqa: E731
+    yield story.again(1, 0).within(foreign)
     yield story.again(1, 0, item={"readers": [numbered]})
     yield story.again(1, 0, urgency=2)
     yield story.again(1, 0, generation=0)
@@ -313,6 +330,8 @@ def _of_durable_input(story: Story, number: int) -> Iterator[Action]:
 
     preserve()
     yield Action("preserve", preserve)
+    broken = lambda: mock.patch.object(durable_input, "save", side_effect=ValueError)  # noqa: E731
+    yield Action("preserve, broken", preserve).within(broken)
     yield Action("preserve what is absent", lambda: preserve({"0": [1, 9]}))
     yield story.again(1, number, received=b"", item={"inputs": [1]})
 
@@ -321,6 +340,17 @@ def _of_apart(story: Story, number: int) -> Iterator[Action]:
     apart = {"item": {"apart": {"seconds_max": 60.0, "searches": False}}}
     yield story.again(1, 0, **apart)
     yield story.again(1, number, **apart)
+
+    def dead() -> Any:
+        one = story.host.runner.sandboxes.idle.get()
+        assert isinstance(one, sandbox._Sandbox)
+        one.process.kill()
+        one.process.wait()
+        story.host.runner.sandboxes.idle.put(one)
+        with mock.patch.object(Sandboxes, "prepare"):
+            return story.again(1, 0, **apart).run()
+
+    yield Action("a sandbox that has ended", dead)
 
     def wary() -> Any:
         story.host.runner.beware(0)
@@ -520,7 +550,7 @@ def _watched() -> Any:
         requests, held = os.pipe()
         process = subprocess.Popen(["sh", "-c", command], stdout=writing)
         os.close(writing)
-        watch = Watchdog(memory := bytearray(watchdog.SIZE), limit)
+        watch = Watchdog(memory := bytearray(watchdog.SIZE), limit, memory_bytes_max=1 << 40)
         watch.begin(0, 1, "step")
         watch.calling("step")
         watch.thread = process.pid

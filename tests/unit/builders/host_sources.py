@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import datetime as dt
 import gzip
 import io
 import json
@@ -25,16 +24,18 @@ from host_story import Action, Story
 from log_source import Log
 from pyspark import cloudpickle
 
-from rekindle_spark.connectors import decoding, kafka_ranges
+from rekindle.model import record_format
+from rekindle_spark.connectors import decoding, file_rows, kafka_ranges
 from rekindle_spark.connectors.avro_values import Avro
 from rekindle_spark.connectors.decoding import Bytes, Csv, Json
+from rekindle_spark.connectors.file_listing import ListingLog
 from rekindle_spark.connectors.file_source import FileSource
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.connectors.kafka import RECORD, Kafka
 from rekindle_spark.operators import FINAL_WATERMARK
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, count
-from rekindle_store import hdfs_files, store_files
+from rekindle_store import hdfs_files, local_files, object_files, store_files
 
 SECOND = 1_000_000
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -58,13 +59,7 @@ def spans(*pieces: tuple[str, int, int]) -> list[dict[str, list[Any]]]:
 
 def with_action(context: Any, actions: Iterator[Action]) -> Iterator[Action]:
     """Actions that are done inside of a context that each of them enters anew."""
-    for action in actions:
-
-        def run(action: Action = action) -> Any:
-            with context():
-                return action.run()
-
-        yield Action(action.name, run, action.raises)
+    return (action.within(context) for action in actions)
 
 
 def of_replays(folder: Path) -> Iterator[Action]:
@@ -151,9 +146,27 @@ def of_files(folder: Path) -> Iterator[Action]:
     strict = _files(folder / "strict", "json", contents["json"], dead_letters=False)
     yield from strict.begin().actions()
     lost = _files(folder / "lost", "json", contents["json"])
-    for record in (folder / "lost" / "store" / "listings" / "rows").iterdir():
-        record.unlink()
+    records = folder / "lost" / "store" / "listings" / "rows"
+    (record,) = records.iterdir()
+    content = record.read_bytes()
+    record.unlink()
     yield from lost.begin().actions()
+    wrong = [content.replace(b"listing", b"another"), content.replace(b'"version":1', b'"version":9')]
+    (records / "2.json").write_bytes(content)
+    yield from lost.actions()
+    (records / "2.json").unlink()
+    for other in wrong:
+        record.write_bytes(other)
+        yield from lost.actions()
+    listing = ListingLog(store_files.at(folder / "lost" / "store"), "listings/rows")
+    record.write_bytes(content)
+    whole = listing.catch_up().whole({}, {"gone.json": 1.0}, set())
+    record.write_bytes(record_format.encode("listing", whole))
+    few = lambda: mock.patch.object(file_rows, "OPEN_MAX", 0)  # noqa: E731
+    chunks = lambda: mock.patch.object(decoding, "CHUNK_BYTES_MAX", 9)  # noqa: E731
+    stored = lambda: mock.patch.object(local_files, "PIECE_BYTES", 64)  # noqa: E731
+    for action in lost.actions():
+        yield action.within(few, chunks, stored)
 
 
 def _spoil(path: Path) -> None:
@@ -261,7 +274,12 @@ class Consumer:
 @contextlib.contextmanager
 def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Iterator[None]:
     library = types.ModuleType("confluent_kafka")
-    library.Consumer = lambda _: Consumer(batches)  # type: ignore[attr-defined]
+
+    def consumer(options: Any) -> Consumer:
+        options["error_cb"](Failure("_ALL_BROKERS_DOWN"))
+        return Consumer(batches)
+
+    library.Consumer = consumer  # type: ignore[attr-defined]
     library.TopicPartition = lambda *parts: types.SimpleNamespace(  # type: ignore[attr-defined]
         topic=parts[0], partition=parts[1], offset=0
     )
@@ -371,6 +389,9 @@ def of_logs(folder: Path) -> Iterator[Action]:
     story = Story("log", folder / "log", of_source(Log({"a": 9, "b": 9}), parallelism=3), spans(("a", 0, 9), ("b", 0, 5), ("c", 2, 2)))
     yield from story.begin().actions()
     yield from Story("log twice", folder / "twice", of_source(Log({"a": 9})), [*spans(("a", 0, 4)), *spans(("a", 4, 9))]).begin().actions()
+    both = Story("log both", folder / "both", of_source(Log({"a": 9})), [*spans(("a", 0, 4)), *spans(("a", 4, 9))])
+    given = {str(epoch): both.offsets[epoch - 1] for epoch in (1, 2)}
+    yield both.again(1, 0, item={"to": 2}, offsets=given)
     away = Story("log away", folder / "away", of_source(Log({"a": 9}, is_away=True)), spans(("a", 0, 4)))
     yield from away.begin().actions()
 
@@ -445,8 +466,12 @@ def of_stores(folder: Path) -> Iterator[Action]:
     yield from with_action(on_hdfs, story.actions())
     away = Away(client.files)
     yield from with_action(lambda: on_hdfs(away), story.actions())
-    serving = contextlib.ExitStack()
-    server = serving.enter_context(s3_server.serving())
+    with s3_server.serving() as server:
+        yield from _of_s3(folder, server)
+
+
+def _of_s3(folder: Path, server: s3_server.S3Server) -> Iterator[Action]:
+    """A bucket as the store, with files in another folder of it; whole, and in pieces."""
     access = {"AWS_ACCESS_KEY_ID": "k ", "AWS_SECRET_ACCESS_KEY": "s\n", "AWS_REGION": "r"}
     authorities = folder / "ca.pem"
     authorities.write_text("-----BEGIN CERTIFICATE-----\n")
@@ -456,11 +481,30 @@ def of_stores(folder: Path) -> Iterator[Action]:
         store_files._at.cache_clear()
         return mock.patch.dict(os.environ, {**places, **more})
 
+    def in_pieces() -> Any:
+        return mock.patch.object(object_files, "PIECE_BYTES", 64)
+
     with on_s3():
         story = _stored("s3", folder / "s3", "s3://bucket/store").begin()
-    yield from with_action(on_s3, story.actions())
-    yield from with_action(lambda: on_s3(AWS_CA_BUNDLE=str(authorities)), story.actions())
-    yield from with_action(lambda: on_s3(AWS_ENDPOINT_URL="http://127.0.0.1:1"), story.actions())
+        store_files.at("s3://bucket/in").put({"a.json": _lines(range(6)).encode()})
+        source = FileSource("s3://bucket/in", "json", SCHEMA, "at", units={"at": "ms"})
+        source.keep_in(store_files.at("s3://bucket/store"), "rows")
+        (ends,) = source.latest_offsets().values()
+        pieces = spans(("0", 0, ends.latest))
+        files = Story("s3 files", folder / "in", of_source(source), pieces, place="s3://bucket/a")
+        files.begin()
+    for action in story.actions():
+        yield action.within(on_s3)
+        yield action.within(on_s3, in_pieces)
+        yield action.within(lambda: on_s3(AWS_CA_BUNDLE=str(authorities)))
+        yield action.within(lambda: on_s3(AWS_ENDPOINT_URL="http://127.0.0.1:1"))
+    for action in files.actions():
+        yield action.within(on_s3)
+        yield action.within(on_s3, lambda: mock.patch.object(object_files, "PIECE_BYTES", 1 << 40), _shut)
 
 
-del dt
+def _shut() -> Any:
+    """Where a bucket cannot be reached any more once its records were read."""
+    return mock.patch.object(
+        object_files.ObjectFiles, "size", side_effect=OSError(5, "cannot be reached")
+    )

@@ -5,6 +5,7 @@ it is an action: the host forgets its program and what it keeps for speed, so th
 all that the first time came to.
 """
 
+import contextlib
 import functools
 import gc
 import io
@@ -44,14 +45,16 @@ class Action:
     run: Callable[[], Any]
     raises: bool = False
 
-    def told(self, panic: type[BaseException]) -> Any:
-        """What is said of it, or the error that its caller gets."""
-        try:
-            return self.run()
-        except panic as error:
-            if not self.raises:
-                raise
-            return repr(error)
+    def within(self, *contexts: Callable[[], Any]) -> "Action":
+        """The same inside of contexts, each of which is entered anew each time."""
+
+        def run() -> Any:
+            with contextlib.ExitStack() as stack:
+                for context in contexts:
+                    stack.enter_context(context())
+                return self.run()
+
+        return Action(self.name, run, self.raises)
 
 
 @functools.cache
@@ -189,6 +192,7 @@ class Story:
             if restores and chain.keyed:
                 self.write(last - 1, number)
                 yield self.again(last, number, restored=last - 1)
+                yield self.again(1, number, restored=0)
 
     def state(self, epoch: int, number: int) -> state_files.PartitionState:
         return self.host.versions[number].by_epoch[epoch]
