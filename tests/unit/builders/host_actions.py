@@ -386,6 +386,15 @@ def timeless(table: pa.Table) -> pa.Table:
     return table.set_column(0, "at", pa.array([None] * table.num_rows, pa.timestamp("us")))
 
 
+FAR = pa.schema([("at", pa.timestamp("us")), ("far", pa.list_(pa.timestamp("us"))), ("n", pa.int64())])
+
+
+def far_days(table: pa.Table) -> pa.Table:
+    moments = pa.array([2**60] * table.num_rows, pa.int64()).view(pa.timestamp("us"))
+    days = pa.FixedSizeListArray.from_arrays(moments, 1).cast(pa.list_(pa.timestamp("us")))
+    return pa.table({"at": table["at"], "far": days, "n": table["n"]})
+
+
 def loud(table: pa.Table) -> pa.Table:
     print("one\ntwo\nthree")
     return table
@@ -405,6 +414,7 @@ ODD: dict[str, Callable[[Stream], Any]] = {
     "together-letters": _kept("together", Together(), dead_letters=True),
     "uncertain": _kept("kept", Picky(), deterministic=False, dead_letters=True),
     "timeless": lambda s: s.map("none", timeless, schema=ROWS).top("t", by="n", count=1),
+    "far-days": lambda s: s.map("days", far_days, schema=FAR).map("bad", bad(-5), schema=FAR),
     "little": lambda s: s.map("few", little, schema=ROWS).window(
         "w", keys=["key"], size_seconds=99, aggregates={"t": total("u")}
     ),
@@ -449,10 +459,9 @@ def of_limits(folder: Path) -> Iterator[Action]:
 
 def _large() -> Any:
     """Text that does not go into one array of its plain type; its memory is never written."""
-    size = 2**30 + 2**29
-    zeros = pa.py_buffer(mmap.mmap(-1, 2 * size))
-    ends = pa.array([0, size, 2 * size], pa.int64()).buffers()[1]
-    text = pa.Array.from_buffers(pa.large_string(), 2, [None, ends, zeros])
+    zeros = pa.py_buffer(mmap.mmap(-1, 2**31 + 100))
+    ends = pa.array([0, 2**31 - 100, 2**31 + 99, 2**31 + 100], pa.int64()).buffers()[1]
+    text = pa.Array.from_buffers(pa.large_string(), 3, [None, ends, zeros])
     return column_types.column(pa.chunked_array([text]), pa.string()).num_chunks
 
 

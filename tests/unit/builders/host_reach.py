@@ -400,6 +400,11 @@ def _own_hints(cls: type) -> dict[str, Any]:
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Attribute):
                 names = {**_classes(), **vars(module)}
                 found[one.target.attr] = _evaluated(ast.unparse(one.annotation), names)
+            elif isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):
+                made = vars(module).get(ast.unparse(one.value.func))
+                for target in one.targets if isinstance(made, type) else ():
+                    if isinstance(target, ast.Attribute):
+                        found[target.attr] = made
     return found
 
 

@@ -488,7 +488,7 @@ def _of_s3(folder: Path, server: s3_server.S3Server) -> Iterator[Action]:
         story = _stored("s3", folder / "s3", "s3://bucket/store").begin()
         store_files.at("s3://bucket/in").put({"a.json": _lines(range(6)).encode()})
         source = FileSource("s3://bucket/in", "json", SCHEMA, "at", units={"at": "ms"})
-        source.keep_in(store_files.at("s3://bucket/store"), "rows")
+        source.keep_in(store_files.at("s3://bucket/store"), "others")
         (ends,) = source.latest_offsets().values()
         pieces = spans(("0", 0, ends.latest))
         files = Story("s3 files", folder / "in", of_source(source), pieces, place="s3://bucket/a")
@@ -496,11 +496,17 @@ def _of_s3(folder: Path, server: s3_server.S3Server) -> Iterator[Action]:
     for action in story.actions():
         yield action.within(on_s3)
         yield action.within(on_s3, in_pieces)
+        yield action.within(on_s3, in_pieces, _cut_off)
         yield action.within(lambda: on_s3(AWS_CA_BUNDLE=str(authorities)))
         yield action.within(lambda: on_s3(AWS_ENDPOINT_URL="http://127.0.0.1:1"))
     for action in files.actions():
         yield action.within(on_s3)
-        yield action.within(on_s3, lambda: mock.patch.object(object_files, "PIECE_BYTES", 1 << 40), _shut)
+        yield action.within(on_s3, _shut)
+
+
+def _cut_off() -> Any:
+    """Where pieces do not come."""
+    return mock.patch.object(object_files, "CHUNK_BYTES", -1)
 
 
 def _shut() -> Any:
