@@ -158,10 +158,12 @@ class Checkpoints:
 
     def taken(self) -> list[dict[str, Any]]:
         """Acknowledgements since the last call."""
-        found = []
-        while not self.written.empty():
-            found.append(self.written.get())
-        return found
+        return [self.written.get() for _ in range(self.written.qsize())]
+
+    def give_back(self, acknowledgements: Iterable[dict[str, Any]]) -> None:
+        """These could not be reported: the next report has them."""
+        for done in acknowledgements:
+            self.written.put(done)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """These are somebody else's now."""
@@ -171,8 +173,7 @@ class Checkpoints:
     def _write_all(self) -> None:
         while True:
             batch = [self.pending.get()]
-            while not self.pending.empty():
-                batch.append(self.pending.get())
+            batch += [self.pending.get() for _ in range(self.pending.qsize())]
             for done in self.write(batch):
                 self.written.put(done)
 

@@ -90,13 +90,18 @@ def _may_be_native(called: ast.expr, names: dict[str, Any]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _calls_of(code: CodeType) -> dict[int, tuple[int, int]]:
-    """Where each call of a code object ends in its source, by the place of its instruction."""
+    """Where each call of a code object ends in its source, by the place of its instruction; but not
+    the one that ends a `with`, which ends where the last statement in it does."""
     positions = list(code.co_positions())
     found = {}
+    before: list[dis.Instruction] = []
     for item in dis.get_instructions(code):
-        if item.opname in CALLS:
+        leaves = [one.opname == "LOAD_CONST" and one.argval is None for one in before[-4:-1]]
+        spans = {positions[one.offset // 2] for one in (*before[-4:-1], item)}
+        if item.opname in CALLS and not (len(leaves) == 3 and all(leaves) and len(spans) == 1):
             _, line, _, column = positions[item.offset // 2]
             found[item.offset] = (line or 0, column or 0)
+        before.append(item)
     return found
 
 

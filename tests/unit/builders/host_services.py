@@ -125,36 +125,37 @@ def of_states(folder: Path) -> Iterator[Action]:
         if not chain.keyed:
             continue
 
-        def write(number: int = number) -> Any:
-            forget_what_is_kept()
-            checkpoints = state_files.Checkpoints()
-            told: list[Any] = []
-            with mock.patch.object(state_files, "SMALL_BYTES", 0):
-                with mock.patch.object(state_files, "CHANGES_SHARE_MAX", 99.0):
-                    for epoch in (1, 2, 3):
-                        told += checkpoints.write([story.writing(epoch, number, epoch - 1)])
-            return told
-
-        write()
-        yield Action(f"states: write {chain.name}", write)
+        write = _writing(story, number)
+        write.run()
+        yield write
         yield story.again(3, number, restored=2)
     ends = [{"rows": [0, 6, 6 * SECOND]}, {"rows": [6, 9, 9 * SECOND]}, {"rows": [9, 12, 9 * SECOND]}]
     empty = Story("empty states", folder / "empty", stated(), ends).begin()
 
-    def write_empty() -> Any:
-        checkpoints = state_files.Checkpoints()
-        number = empty.program.numbers["kept/0"]
-        with mock.patch.object(state_files, "SMALL_BYTES", 0):
-            with mock.patch.object(state_files, "CHANGES_SHARE_MAX", 99.0):
-                for epoch in (1, 2, 3):
-                    told = checkpoints.write([empty.writing(epoch, number, epoch - 1)])
-        return told
-
-    yield Action("empty states", write_empty)
+    yield _writing(empty, empty.program.numbers["kept/0"])
     yield Action("states: the thread of checkpoints", lambda: _written_by_thread(story))
     yield story.again(2, story.program.numbers["kept/0"], checkpoint=2)
     yield _old_sums(folder)
     yield _joined_load(story)
+
+
+def _writing(story: Story, number: int) -> Action:
+    """Three checkpoints of a partition, one after the other, each with what has changed."""
+    states = [story.writing(epoch, number, epoch - 1) for epoch in (1, 2, 3)]
+
+    def run() -> Any:
+        forget_what_is_kept()
+        checkpoints = state_files.Checkpoints()
+        told: list[Any] = []
+        with (
+            mock.patch.object(state_files, "SMALL_BYTES", 0),
+            mock.patch.object(state_files, "CHANGES_SHARE_MAX", 99.0),
+        ):
+            for state in states:
+                told += checkpoints.write([state])
+        return told
+
+    return Action(f"{story.name}: write {story.program.partition_names[number]}", run)
 
 
 def _written_by_thread(story: Story) -> Any:
