@@ -158,10 +158,12 @@ class Checkpoints:
 
     def taken(self) -> list[dict[str, Any]]:
         """Acknowledgements since the last call."""
-        found = []
-        while not self.written.empty():
-            found.append(self.written.get())
-        return found
+        return [self.written.get() for _ in range(self.written.qsize())]
+
+    def give_back(self, acknowledgements: Iterable[dict[str, Any]]) -> None:
+        """These could not be reported: the next report has them."""
+        for done in acknowledgements:
+            self.written.put(done)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """These are somebody else's now."""
@@ -171,16 +173,15 @@ class Checkpoints:
     def _write_all(self) -> None:
         while True:
             batch = [self.pending.get()]
-            while not self.pending.empty():
-                batch.append(self.pending.get())
-            with self.activity.entry(CHECKPOINTS) as entry:
-                for done in self.write(batch, entry):
-                    self.written.put(done)
+            batch += [self.pending.get() for _ in range(self.pending.qsize())]
+            for done in self.write(batch):
+                self.written.put(done)
 
-    def write(self, batch: list[Writing], entry: Entry | None = None) -> list[dict[str, Any]]:
+    def write(self, batch: list[Writing]) -> list[dict[str, Any]]:
         """Write states now; acknowledgements of all of them, whatever is raised."""
         try:
-            return self._write(batch, entry or Entry(self.activity, None, CHECKPOINTS))
+            with self.activity.entry(CHECKPOINTS) as entry:
+                return self._write(batch, entry)
         except BaseException as error:  # the thread outlives it, and the checkpoint is given up
             traceback.print_exc()
             return [

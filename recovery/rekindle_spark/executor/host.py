@@ -160,9 +160,9 @@ class Host:
             report.update(status="over-budget", text=str(error), memory=error.reading, states=sizes)
             return report, []
         report["partitions"] = done.partitions
-        report["acks"] = self.checkpoints.taken()
         report["cpu"] = self.meter.read()
         report["memory"] = self.gauge.read(request, data, done.blocks)
+        report["acks"] = self.checkpoints.taken()
         return report, list(done.blocks.items())
 
     def _run(
@@ -371,11 +371,13 @@ def _serve(host: Host, connection: socket.socket) -> bool:
 def _answered(host: Host, request: dict[str, Any], reader: BufferedReader, size: int) -> bytes:
     """The bytes of an answer: also where something was raised that nobody has foreseen, a panic of
     a native library included, or where the answer does not fit its form."""
+    report: dict[str, Any] = {}
     try:
         data = host.gauge.receive(reader, size, request)
         report, blocks = host.answer(request, data)
         return host_answers.encode({**report, "printed": print_forwarding.taken()}, blocks)
     except BaseException:
+        host.checkpoints.give_back(report.get("acks", ()))
         text = traceback.format_exc()
         report = {"status": "failed", "executor": request.get("executor"), "text": text}
         return host_answers.encode({**report, "printed": print_forwarding.taken()}, [])

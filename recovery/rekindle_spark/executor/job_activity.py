@@ -68,14 +68,16 @@ class Activity:
             place = free[0] if free else None
             self.taken |= {place} if place is not None else set()
         entry = Entry(self, place, job)
-        entry.begin("")
         try:
+            entry.begin("")
             yield entry
         finally:
             if place is not None:
-                self.write(place, NOBODY, 0, "")
-                with self.lock:
-                    self.taken.discard(place)
+                try:
+                    self.write(place, NOBODY, 0, "")
+                finally:  # whatever is raised, the place is free for the next
+                    with self.lock:
+                        self.taken.discard(place)
 
     def write(self, place: int, job: int, signs: int, what: str) -> None:
         """Write one entry."""

@@ -107,11 +107,15 @@ def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
     try:
         yield array.cast(kind)
     except pa.ArrowInvalid:
-        if array.nbytes < 2**31 or len(array) < 2:
+        if array.nbytes >= 2**31 and len(array) > 1:
+            middle = len(array) // 2
+            yield from _cast(array.slice(0, middle), kind)
+            yield from _cast(array.slice(middle), kind)
+        elif array.offset:
+            # the offsets of a part go on from those before it, and may be too large by that alone
+            yield pa.concat_arrays([array, array.slice(0, 0)]).cast(kind)
+        else:
             raise
-        middle = len(array) // 2
-        yield from _cast(array.slice(0, middle), kind)
-        yield from _cast(array.slice(middle), kind)
 
 
 def _listed(array: pa.Array) -> pa.Array:

@@ -12,6 +12,7 @@ import dis
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,41 +90,53 @@ def _may_be_native(called: ast.expr, names: dict[str, Any]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _calls_of(code: CodeType) -> dict[int, tuple[int, int]]:
-    """Where each call of a code object ends in its source, by the place of its instruction."""
+    """Where each call of a code object ends in its source, by the place of its instruction; but not
+    the one that ends a `with`, which ends where the last statement in it does."""
     positions = list(code.co_positions())
     found = {}
+    before: list[dis.Instruction] = []
     for item in dis.get_instructions(code):
-        if item.opname in CALLS:
+        leaves = [one.opname == "LOAD_CONST" and one.argval is None for one in before[-4:-1]]
+        spans = {positions[one.offset // 2] for one in (*before[-4:-1], item)}
+        if item.opname in CALLS and not (len(leaves) == 3 and all(leaves) and len(spans) == 1):
             _, line, _, column = positions[item.offset // 2]
             found[item.offset] = (line or 0, column or 0)
+        before.append(item)
     return found
 
 
 @contextmanager
 def _at_calls(files: frozenset[str], act: Callable[[str, int, int], None]) -> Iterator[None]:
-    """Inside, `act` is called before each call in this thread by code of some files."""
+    """Inside, `act` is called before each call by code of some files, in this thread and in those
+    that are started meanwhile."""
+    is_over: list[bool] = []
 
     def enter(frame: FrameType, _: str, __: Any) -> Any:
-        if frame.f_code.co_filename not in files:
+        if is_over or frame.f_code.co_filename not in files:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return step
 
     def step(frame: FrameType, event: str, _: Any) -> Any:
+        if is_over:
+            return None
         if event == "opcode" and (place := _calls_of(frame.f_code).get(frame.f_lasti)):
             act(frame.f_code.co_filename, *place)
         return step
 
     before = sys.gettrace()
     sys.settrace(enter)
+    threading.settrace(enter)
     try:
         yield
     finally:
+        is_over.append(True)
         sys.settrace(before)
+        threading.settrace(None)  # type: ignore[arg-type]
 
 
 def reached_by(action: Callable[[], object], sites: frozenset[Site]) -> list[Site]:
-    """Those of some sites that an action comes to in this thread, in their order."""
+    """Those of some sites that an action comes to, in their order."""
     known = {(site.file, site.line, site.column): site for site in sites}
     found: dict[Site, None] = {}
 

@@ -1,0 +1,516 @@
+"""Sources and stores of hosts, as actions: replays, files, Kafka, and what a store may be."""
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+import struct
+import sys
+import types
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import s3_server
+from host_story import Action, Story
+from log_source import Log
+from pyspark import cloudpickle
+
+from rekindle.model import record_format
+from rekindle_spark.connectors import decoding, file_rows, kafka_ranges
+from rekindle_spark.connectors.avro_values import Avro
+from rekindle_spark.connectors.decoding import Bytes, Csv, Json
+from rekindle_spark.connectors.file_listing import ListingLog
+from rekindle_spark.connectors.file_source import FileSource
+from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
+from rekindle_spark.connectors.kafka import RECORD, Kafka
+from rekindle_spark.operators import FINAL_WATERMARK
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_store import hdfs_files, local_files, object_files, store_files
+
+SECOND = 1_000_000
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules["log_source"])
+SCHEMA = pa.schema(
+    [("at", pa.timestamp("us")), ("key", pa.string()), ("value", pa.int64()), ("seen", pa.timestamp("us"))]
+)
+
+
+def of_source(source: Any, **given: Any) -> Pipeline:
+    pipeline = Pipeline("story")
+    stream = pipeline.source("rows", source, **given)
+    stream.sink("out")
+    stream.window("counts", keys=[], size_seconds=9, aggregates={"n": count()}).sink("counted")
+    return pipeline
+
+
+def spans(*pieces: tuple[str, int, int]) -> list[dict[str, list[Any]]]:
+    return [{"rows": [[list(piece) for piece in pieces], FINAL_WATERMARK]}]
+
+
+def with_action(context: Any, actions: Iterator[Action]) -> Iterator[Action]:
+    """Actions that are done inside of a context that each of them enters anew."""
+    return (action.within(context) for action in actions)
+
+
+def of_replays(folder: Path) -> Iterator[Action]:
+    folder.mkdir(parents=True)
+    path = folder / "rows.parquet"
+    times = pa.array([n * SECOND for n in range(20)], pa.timestamp("us"))
+    pq.write_table(
+        pa.table(
+            {
+                "at": times.cast(pa.timestamp("ms")),
+                "key": pa.array([f"k{n % 3}" for n in range(20)]).dictionary_encode(),
+                "large": pa.array(["x"] * 20, pa.large_string()),
+            }
+        ),
+        path,
+        row_group_size=6,
+    )
+    for name, given in (("once", {}), ("repeats", {"repeat_every_seconds": 30.0})):
+        source = Replay(path, "at", **given)
+        offsets = [{"rows": [0, 17, 3 * SECOND]}, {"rows": [17, 24, FINAL_WATERMARK]}]
+        yield from Story(f"replay {name}", folder / name, of_source(source), offsets).begin().actions()
+    wrong = folder / "wrong.parquet"
+    pq.write_table(pa.table({"at": times, "n": pa.array([1] * 20)}), wrong, row_group_size=5)
+    story = Story("replay changed", folder / "changed", of_source(Replay(wrong, "at")), [{"rows": [0, 9, 9]}])
+    wrong.write_bytes(wrong.read_bytes()[:-9])
+    yield from story.begin().actions()
+    odd = folder / "odd.parquet"
+    pq.write_table(pa.table({"at": times.cast(pa.timestamp("ns")), "n": pa.array([1] * 20)}), odd)
+    source = Replay(odd, "at")
+    pipeline = of_source(source)
+    late = times.cast(pa.timestamp("ns")).view(pa.int64()).to_numpy() + 1
+    pq.write_table(pa.table({"at": pa.array(late).view(pa.timestamp("ns")), "n": pa.array([1] * 20)}), odd)
+    source._file.identity = Replay(odd, "at")._file.identity
+    yield from Story("replay cut", folder / "cut", pipeline, [{"rows": [0, 9, 9]}]).begin().actions()
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    return "".join(
+        json.dumps({"at": n * 1_000, "key": "k", "value": n, "seen": "2024-01-01T00:00:00Z"}) + "\n"
+        for n in numbers
+    )
+
+
+def _of_csv(numbers: Sequence[int]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["at", "key", "value", "seen"])
+    writer.writerows([n * 1_000, "k", n, "2024-01-01T00:00:00"] for n in numbers)
+    return text.getvalue()
+
+
+def _of_parquet(numbers: Sequence[int]) -> bytes:
+    times = pa.array([None if n == 4 else n * SECOND for n in numbers], pa.timestamp("us"))
+    values = pa.array(numbers, pa.int32())
+    table = pa.table({"at": times, "key": ["k"] * len(numbers), "value": values, "seen": times})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=7)
+    return sink.getvalue()
+
+
+BAD = {"json": "{\n{}\n[1]\n", "csv": '"x\n\n1,k,x,2024\n', "parquet": ""}
+
+
+def of_files(folder: Path) -> Iterator[Action]:
+    """Files of each form, packed and not, with lines that are none."""
+    contents = {
+        "json": (_lines(range(20)) + BAD["json"]).encode(),
+        "json.gz": gzip.compress(_lines(range(20)).encode()),
+        "csv": (_of_csv(range(20)) + BAD["csv"]).encode(),
+        "parquet": _of_parquet(range(20)),
+    }
+    for ending, content in contents.items():
+        story = _files(folder / ending, ending, content)
+        yield from story.begin().actions()
+    # a row group that cannot be read, a file that is gone, and values that do not fit
+    for name, spoil in (("gone", Path.unlink), ("spoilt", _spoil)):
+        story = _files(folder / name, "parquet", contents["parquet"], spoil)
+        yield from story.begin().actions()
+    big = pa.schema([("at", pa.timestamp("us")), ("value", pa.timestamp("ms"))])
+    times = pa.array([n * SECOND for n in range(9)], pa.timestamp("us"))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"at": times, "value": pa.array(range(9)).view(pa.timestamp("us"))}), sink)
+    yield from _files(folder / "unfit", "parquet", sink.getvalue(), schema=big).begin().actions()
+    strict = _files(folder / "strict", "json", contents["json"], dead_letters=False)
+    yield from strict.begin().actions()
+    lost = _files(folder / "lost", "json", contents["json"])
+    records = folder / "lost" / "store" / "listings" / "rows"
+    (record,) = records.iterdir()
+    content = record.read_bytes()
+    record.unlink()
+    yield from lost.begin().actions()
+    wrong = [content.replace(b"listing", b"another"), content.replace(b'"version":1', b'"version":9')]
+    (records / "2.json").write_bytes(content)
+    yield from lost.actions()
+    (records / "2.json").unlink()
+    for other in wrong:
+        record.write_bytes(other)
+        yield from lost.actions()
+    listing = ListingLog(store_files.at(folder / "lost" / "store"), "listings/rows")
+    record.write_bytes(content)
+    whole = listing.catch_up().whole({}, {"gone.json": 1.0}, set())
+    record.write_bytes(record_format.encode("listing", whole))
+    few = lambda: mock.patch.object(file_rows, "OPEN_MAX", 0)  # noqa: E731
+    chunks = lambda: mock.patch.object(decoding, "CHUNK_BYTES_MAX", 9)  # noqa: E731
+    stored = lambda: mock.patch.object(local_files, "PIECE_BYTES", 64)  # noqa: E731
+    for action in lost.actions():
+        yield action.within(few, chunks, stored)
+
+
+def _spoil(path: Path) -> None:
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.seek(4)
+        file.write(b"\xff" * 200)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _files(
+    folder: Path, ending: str, content: bytes, spoil: Any = None, dead_letters: bool = True, **given: Any
+) -> Story:
+    inputs = folder / "in"
+    inputs.mkdir(parents=True)
+    path = inputs / f"a.{ending}"
+    path.write_bytes(content)
+    form = ending.partition(".")[0]
+    if form != "parquet":
+        given["units"] = {"at": "ms"}
+    columns = ("file_path", "file_row", "file_modified")
+    arguments = {"schema": SCHEMA, "event_time": "at", "columns": columns, "list_seconds": 0.05}
+    source = FileSource(inputs, form, **{**arguments, **given})
+    (folder / "store").mkdir()
+    source.keep_in(store_files.at(folder / "store"), "rows")
+    (ends,) = source.latest_offsets().values()
+    if spoil:
+        spoil(path)
+    pipeline = of_source(source, dead_letters=dead_letters)
+    pieces = spans(("0", ends.oldest, ends.latest // 2), ("0", ends.latest // 2, ends.latest))
+    return Story(f"files {folder.name}", folder / "host", pipeline, pieces)
+
+
+@dataclass
+class Record:
+    """A message as Kafka's client gives it."""
+
+    at: int
+    body: bytes | None
+    failed: Any = None
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def error(self) -> Any:
+        return self.failed
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes | None:
+        return self.body
+
+    def headers(self) -> Any:
+        return [("h", b"1")] if self.at % 2 else None
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self.at * 1_000)
+
+
+class Failure:
+    """An error as the client gives it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def str(self) -> str:
+        return "it failed"
+
+    def fatal(self) -> bool:
+        return False
+
+
+@dataclass
+class Consumer:
+    """Kafka's client, of one partition in memory: `batches` are what it gives, one at a time."""
+
+    batches: list[list[Record]]
+    place: int = 0
+    given: int = 0
+
+    def assign(self, places: Any) -> None:
+        self.given = 0
+
+    def consume(self, most: int, seconds: float) -> list[Record]:
+        self.given += 1
+        return self.batches[self.given - 1] if self.given <= len(self.batches) else []
+
+    def position(self, places: Any) -> Any:
+        known = [one.at + 1 for batch in self.batches[: self.given] for one in batch]
+        return [types.SimpleNamespace(offset=max(known, default=-1001))]
+
+    def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Iterator[None]:
+    library = types.ModuleType("confluent_kafka")
+
+    def consumer(options: Any) -> Consumer:
+        options["error_cb"](Failure("_ALL_BROKERS_DOWN"))
+        return Consumer(batches)
+
+    library.Consumer = consumer  # type: ignore[attr-defined]
+    library.TopicPartition = lambda *parts: types.SimpleNamespace(  # type: ignore[attr-defined]
+        topic=parts[0], partition=parts[1], offset=0
+    )
+    kafka_ranges._readers.clear()
+    with (
+        mock.patch.dict(sys.modules, {"confluent_kafka": library}),
+        mock.patch.object(kafka_ranges, "SILENT_SECONDS_MAX", silent_seconds),
+        mock.patch.object(kafka_ranges, "READERS_MAX", 1),
+    ):
+        yield
+
+
+AVRO = {
+    "type": "record",
+    "name": "order",
+    "fields": [{"name": "value", "type": "long"}, {"name": "key", "type": "string"}],
+}
+
+
+def _avro(number: int, key: str, schema: int = 1) -> bytes:
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(AVRO), {"value": number, "key": key})
+    return struct.pack(">bI", 0, schema) + body.getvalue()
+
+
+@contextlib.contextmanager
+def registry() -> Iterator[None]:
+    """A registry that knows one schema."""
+
+    def answer(request: Any, timeout: float) -> Any:
+        del timeout
+        if request.full_url.endswith("/2"):
+            raise urllib.error.HTTPError(request.full_url, 404, "no", {}, None)  # type: ignore[arg-type]
+        if request.full_url.endswith("/3"):
+            raise urllib.error.HTTPError(request.full_url, 500, "no", {}, None)  # type: ignore[arg-type]
+        if request.full_url.endswith("/4"):
+            raise OSError("away")
+        return io.BytesIO(json.dumps({"schema": json.dumps(AVRO)}).encode())
+
+    with (
+        mock.patch.object(urllib.request, "urlopen", answer),
+        mock.patch("rekindle_spark.connectors.avro_values.ASK_AGAIN_SECONDS", 0.0),
+        mock.patch.dict(os.environ, {"REGISTRY_USER": "u:p"}),
+    ):
+        yield
+
+
+def _table_of(values: pa.BinaryArray) -> pa.Table:
+    return pa.table({"value": pa.array([int(one.as_py()) for one in values], pa.int64())})
+
+
+def of_kafka(folder: Path) -> Iterator[Action]:
+    """Each decoding, with tombstones, records that are none, and gaps."""
+    (folder / "x").mkdir(parents=True)
+    secret = folder / "x" / "secret"
+    secret.write_text("word\n")
+    numbers = pa.schema([("value", pa.int64())])
+    of_json = [b'{"value":1,"at":5}', None, b"x", b'{"value":2}', b'{"value":"x"}', b"{} {}"]
+    values: dict[str, tuple[Any, list[bytes | None]]] = {
+        "raw": (None, [b"1", None, b"2"]),
+        "json": (Json(pa.schema([*numbers, ("at", pa.timestamp("us"))]), {"at": "ms"}), of_json),
+        "csv": (Csv(pa.schema([*numbers, ("on", pa.date32() if 0 else pa.timestamp("us"))])), [b"1,2024-01-01T00:00:00+02:00", b"2,2024-01-01", b"x,", b'"1', b"1,2,3"]),
+        "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
+        "avro": (
+            Avro(pa.schema([*numbers, ("key", pa.string())]), "http://r", FromEnvironment("REGISTRY_USER")),
+            [_avro(1, "a"), b"", _avro(2, "b") + b"x", _avro(1, "a", 2), _avro(1, "a", 2), _avro(3, "c")],
+        ),
+        "avro-3": (Avro(numbers, "http://r"), [_avro(1, "a", 3)]),
+        "avro-4": (Avro(numbers, "http://r"), [_avro(1, "a", 4)]),
+    }
+    options = {"sasl.password": FromFile(str(secret)), "client.id": "x"}
+    for name, (value, bodies) in values.items():
+        records = [Record(at, body) for at, body in enumerate(bodies)]
+        end = Record(len(records), None, Failure("_PARTITION_EOF"))
+        for tombstones in (False, True):
+            source = Kafka("b:9", ["orders"], value=value, columns=RECORD.names, tombstones=tombstones, options=options)
+            story = Story(
+                f"kafka {name} {tombstones}",
+                folder / f"{name}{tombstones}",
+                of_source(source, dead_letters=True),
+                spans(("orders/0", 0, 2), ("orders/0", 2, len(records) + 1), ("orders/1", 0, 2)),
+            )
+
+            def context(records: Any = records, end: Any = end) -> Any:
+                stack = contextlib.ExitStack()
+                stack.enter_context(registry())
+                stack.enter_context(kafka_of([records[:1], records[1:], [end]], 0.01))
+                return stack
+
+            with context():
+                story.begin()
+            yield from with_action(context, story.actions())
+    for failure in ("_AUTO_OFFSET_RESET", "SASL_AUTHENTICATION_FAILED", "_INVALID_ARG", ""):
+        batches = [[Record(0, b"1", Failure(failure))]] if failure else []
+        story = Story(f"kafka {failure}", folder / f"f{failure}", of_source(Kafka("b:9", ["orders"])), spans(("orders/0", 0, 2)))
+
+        def failing(batches: Any = batches) -> Any:
+            return kafka_of(batches, 0.0)
+
+        with failing():
+            story.begin()
+        yield from with_action(failing, story.actions())
+
+
+def of_logs(folder: Path) -> Iterator[Action]:
+    """A source with partitions; two readers share three, and one that is away."""
+    story = Story("log", folder / "log", of_source(Log({"a": 9, "b": 9}), parallelism=3), spans(("a", 0, 9), ("b", 0, 5), ("c", 2, 2)))
+    yield from story.begin().actions()
+    yield from Story("log twice", folder / "twice", of_source(Log({"a": 9})), [*spans(("a", 0, 4)), *spans(("a", 4, 9))]).begin().actions()
+    both = Story("log both", folder / "both", of_source(Log({"a": 9})), [*spans(("a", 0, 4)), *spans(("a", 4, 9))])
+    given = {str(epoch): both.offsets[epoch - 1] for epoch in (1, 2)}
+    yield both.again(1, 0, item={"to": 2}, offsets=given)
+    away = Story("log away", folder / "away", of_source(Log({"a": 9}, is_away=True)), spans(("a", 0, 4)))
+    yield from away.begin().actions()
+
+
+
+@dataclass
+class Hdfs:
+    """HDFS's client, in memory."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def mkdirs(self, path: str, create_parent: bool) -> None: ...
+
+    @contextlib.contextmanager
+    def create(self, path: str, options: Any) -> Iterator[Any]:
+        parts: list[bytes] = []
+        yield types.SimpleNamespace(write=parts.append, hsync=lambda: None)
+        self.files[path] = b"".join(parts)
+
+    def rename(self, old: str, new: str, overwrite: bool) -> None:
+        if not overwrite and new in self.files:
+            raise FileExistsError(new)
+        self.files[new] = self.files.pop(old)
+
+    @contextlib.contextmanager
+    def read(self, path: str) -> Iterator[Any]:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        yield io.BytesIO(self.files[path])
+
+    def delete(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def get_file_info(self, path: str) -> Any:
+        return types.SimpleNamespace(length=len(self.files[path]))
+
+    def list_status(self, top: str, recursive: bool = False) -> Iterator[Any]:
+        del recursive
+        for path in [path for path in self.files if path.startswith(f"{top}/")]:
+            yield types.SimpleNamespace(isdir=False, path=path)
+
+
+class Away(Hdfs):
+    """One that cannot be reached."""
+
+    @contextlib.contextmanager
+    def create(self, path: str, options: Any) -> Iterator[Any]:
+        raise OSError("away")
+        yield
+
+
+def _stored(name: str, folder: Path, place: str) -> Story:
+    path = folder / "in"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "a.json").write_text(_lines(range(6)))
+    source = FileSource(path, "json", SCHEMA, "at", units={"at": "ms"}, list_seconds=0.05)
+    source.keep_in(store_files.at(place), "rows")
+    (ends,) = source.latest_offsets().values()
+    return Story(name, folder / "host", of_source(source), spans(("0", 0, ends.latest)), place=place)
+
+
+def of_stores(folder: Path) -> Iterator[Action]:
+    """Stores on HDFS and S3, with a source whose list of files lies there."""
+    client = Hdfs()
+
+    def on_hdfs(of: Hdfs = client) -> Any:
+        store_files._at.cache_clear()
+        return mock.patch.object(hdfs_files, "Client", lambda *_: of)
+
+    with on_hdfs():
+        story = _stored("hdfs", folder / "hdfs", "hdfs://name:1/store").begin()
+    yield from with_action(on_hdfs, story.actions())
+    away = Away(client.files)
+    yield from with_action(lambda: on_hdfs(away), story.actions())
+    with s3_server.serving() as server:
+        yield from _of_s3(folder, server)
+
+
+def _of_s3(folder: Path, server: s3_server.S3Server) -> Iterator[Action]:
+    """A bucket as the store, with files in another folder of it; whole, and in pieces."""
+    access = {"AWS_ACCESS_KEY_ID": "k ", "AWS_SECRET_ACCESS_KEY": "s\n", "AWS_REGION": "r"}
+    authorities = folder / "ca.pem"
+    authorities.write_text("-----BEGIN CERTIFICATE-----\n")
+    places = {"AWS_ENDPOINT_URL": server.address, **access}
+
+    def on_s3(**more: str) -> Any:
+        store_files._at.cache_clear()
+        return mock.patch.dict(os.environ, {**places, **more})
+
+    def in_pieces() -> Any:
+        return mock.patch.object(object_files, "PIECE_BYTES", 64)
+
+    with on_s3():
+        story = _stored("s3", folder / "s3", "s3://bucket/store").begin()
+        store_files.at("s3://bucket/in").put({"a.json": _lines(range(6)).encode()})
+        source = FileSource("s3://bucket/in", "json", SCHEMA, "at", units={"at": "ms"})
+        source.keep_in(store_files.at("s3://bucket/store"), "others")
+        (ends,) = source.latest_offsets().values()
+        pieces = spans(("0", 0, ends.latest))
+        files = Story("s3 files", folder / "in", of_source(source), pieces, place="s3://bucket/a")
+        files.begin()
+    for action in story.actions():
+        yield action.within(on_s3)
+        yield action.within(on_s3, in_pieces)
+        yield action.within(on_s3, in_pieces, _cut_off)
+        yield action.within(lambda: on_s3(AWS_CA_BUNDLE=str(authorities)))
+        yield action.within(lambda: on_s3(AWS_ENDPOINT_URL="http://127.0.0.1:1"))
+    for action in files.actions():
+        yield action.within(on_s3)
+        yield action.within(on_s3, _shut)
+
+
+def _cut_off() -> Any:
+    """Where pieces do not come."""
+    return mock.patch.object(object_files, "CHUNK_BYTES", -1)
+
+
+def _shut() -> Any:
+    """Where a bucket cannot be reached any more once its records were read."""
+    return mock.patch.object(
+        object_files.ObjectFiles, "size", side_effect=OSError(5, "cannot be reached")
+    )
