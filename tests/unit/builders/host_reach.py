@@ -37,8 +37,13 @@ PLAIN_BUILTINS = {
 TAKING = {"pop", "popleft", "get", "get_nowait", "result", "copy"}
 BARE = (dict, list, tuple, set, frozenset, deque)
 DISPLAYS: dict[type, list[Any]] = {
-    **{ast.List: [list], ast.ListComp: [list], ast.Tuple: [tuple], ast.Set: [set]},
-    **{ast.SetComp: [set], ast.Dict: [dict], ast.DictComp: [dict]},
+    ast.List: [list],
+    ast.ListComp: [list],
+    ast.Tuple: [tuple],
+    ast.Set: [set],
+    ast.SetComp: [set],
+    ast.Dict: [dict],
+    ast.DictComp: [dict],
 }
 SAME_ELEMENTS = {"sorted", "list", "tuple", "set", "frozenset", "reversed", "iter", "deque"}
 PICKLING = ("__getstate__", "__reduce__", "__getnewargs__", "__reduce_ex__")
@@ -318,9 +323,9 @@ class _Body:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             assert self.cls is not None
             return [Above(self.cls)]
-        if isinstance(node.func, ast.Name) and node.args:
-            if node.func.id in SAME_ELEMENTS or node.func.id == "replace":
-                return self._type(node.args[0])
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if node.args and (called in SAME_ELEMENTS or called == "replace"):
+            return self._type(node.args[0])
         found = self._type(node.func)
         if found is None:
             return None

@@ -7,7 +7,6 @@ all that the first time came to.
 
 import contextlib
 import functools
-import gc
 import io
 import json
 import os
@@ -96,7 +95,12 @@ class Story:
         outputs = [output for chain in self.program.chains for output in chain.outputs]
         relays = [chain.name for chain in self.program.chains if chain.relay]
         epochs = [f"checkpoints/{epoch}" for epoch in range(len(self.offsets) + 1)]
-        for name in ("outputs", "checkpoints", *epochs, *(f"outputs/{o}" for o in [*outputs, *relays])):
+        for name in (
+            "outputs",
+            "checkpoints",
+            *epochs,
+            *(f"outputs/{o}" for o in [*outputs, *relays]),
+        ):
             self.files.make_folder(name)
         data = cloudpickle.dumps(self.program)
         self.files.put({"program": data})
@@ -199,15 +203,11 @@ class Story:
 
     def writing(self, epoch: int, number: int, base: int = 0) -> state_files.Writing:
         """A state to be written."""
-        chain, names = self.program.owner[number], self.program.partition_names
-        name = f"checkpoints/{epoch}/{names[number].replace('/', '-')}.state"
+        chain = self.program.owner[number]
         place = work_items.checkpoint_file(
             {"store": self.place}, self.program, number, epoch, "state"
         )
-        del name
-        return state_files.Writing(
-            *place, chain, number, epoch, 1, base, self.state(epoch, number)
-        )
+        return state_files.Writing(*place, chain, number, epoch, 1, base, self.state(epoch, number))
 
     def write(self, epoch: int, number: int) -> None:
         (done,) = state_files.Checkpoints().write([self.writing(epoch, number)])
@@ -222,6 +222,3 @@ def is_told(told: Any, panic: str) -> bool:
 def has_letters(report: Any) -> bool:
     """Whether a request has left rows out."""
     return DEAD_LETTERS in json.dumps(report, default=str)
-
-
-gc.collect()
