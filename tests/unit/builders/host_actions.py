@@ -1,5 +1,5 @@
-"""What hosts do, as actions: each kind of step, type, state, source, store and fault."""
-# What is called by others takes what they give.
+"""Requests to hosts, as actions: each kind of step, type, state, source, store and fault."""
+# Arguments are those that callers pass.
 # ruff: noqa: ARG002, ARG005
 
 import datetime as dt
@@ -118,7 +118,7 @@ class Held:
 
 
 def built(attach: Callable[[Stream], Any], table: pa.Table | None = None, **given: Any) -> Pipeline:
-    """One source, and what is attached to it, with a sink where it is a stream."""
+    """One source with steps attached to it, and a sink for each stream."""
     pipeline = Pipeline("story")
     source = pipeline.source("rows", Held(rows() if table is None else table), **given)
     found = attach(source)
@@ -321,7 +321,7 @@ def letters(stream: Stream) -> tuple[Stream, ...]:
 
 
 class Returns(StatefulOperator):
-    """Gives back what it is told to."""
+    """Returns the rows that it was made with."""
 
     value_schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 
@@ -478,7 +478,7 @@ ODD: dict[str, Callable[[Stream], Any]] = {
 
 
 def of_limits(folder: Path) -> Iterator[Action]:
-    """What hosts do beyond limits, which are lowered, and what seldom comes."""
+    """Rare inputs, and limits, which are lowered for it."""
     for name, attach in ODD.items():
         yield from Story(name, folder / name, built(attach), cut(rows())).begin().actions()
     changes = (

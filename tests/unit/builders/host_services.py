@@ -1,8 +1,8 @@
-"""What hosts do beside steps, as actions: checkpoints, durable input, processes, memory, sockets.
+"""Work of hosts beside steps, as actions: checkpoints, durable input, processes, memory, sockets.
 
-Of what runs outside of a request the caller is named, which ends or goes on by what is raised.
+Outside of requests an error may come out of an action: its caller in a host takes it.
 """
-# What is called by others takes what they give.
+# Arguments are those that callers pass.
 # ruff: noqa: ARG005
 
 import contextlib
@@ -122,7 +122,7 @@ def offsets(*ends: int, last: int = FINAL_WATERMARK) -> list[dict[str, list[Any]
 
 
 def of_states(folder: Path) -> Iterator[Action]:
-    """Checkpoints: whole states, what has changed since, and both read back."""
+    """Checkpoints: whole states, later changes, and both read back."""
     story = Story("states", folder / "states", stated(), offsets(6, 9, 12, last=7 * SECOND)).begin()
     for number, chain in enumerate(story.program.owner):
         if not chain.keyed:
@@ -147,7 +147,7 @@ def of_states(folder: Path) -> Iterator[Action]:
 
 
 def _writing(story: Story, number: int) -> Action:
-    """Three checkpoints of a partition, one after the other, each with what has changed."""
+    """Three checkpoints of a partition, one after the other, each with the changes since."""
     states = [story.writing(epoch, number, epoch - 1) for epoch in (1, 2, 3)]
 
     def run() -> Any:
@@ -166,7 +166,7 @@ def _writing(story: Story, number: int) -> Action:
 
 
 def _written_by_thread(story: Story) -> Any:
-    """What the thread writes until nothing is pending, with its loop in this thread."""
+    """The loop of the thread that writes, in this thread, until nothing is pending."""
     checkpoints = state_files.Checkpoints()
     number = story.program.numbers["kept/0"]
     for epoch in (1, 2):
@@ -274,7 +274,7 @@ def letters(stream: Stream) -> Stream:
 
 
 def branched(folder: Path) -> Story:
-    """A branch behind a keyed step, which reads what that has written for it."""
+    """A branch behind a keyed step, which reads files of that step."""
     pipeline = small(lambda s: s.stateful("kept", Counted(), keys=["key"], schema=OUT))
     pipeline_stream = Stream(pipeline, "kept", OUT, "at")
     dear = pipeline_stream.filter("dear", lambda table: pa.array([True] * table.num_rows))
@@ -287,7 +287,7 @@ def branched(folder: Path) -> Story:
 
 
 def of_requests(folder: Path) -> Iterator[Action]:
-    """What a request may ask for beside running, and what is wrong with one."""
+    """Requests with other orders than to run an epoch, and wrong ones."""
     story = Story("letters", folder / "letters", small(letters), offsets(6, 12)).begin()
     numbered = story.program.numbers["numbered/0"]
     chosen = {
@@ -410,7 +410,7 @@ def _with_branch(stream: Stream) -> Stream:
 
 
 def of_processes(folder: Path) -> Iterator[Action]:
-    """What begins a host, serves its connections, and runs trials in processes."""
+    """The start of a host, its connections, and processes for trials."""
     folder.mkdir(parents=True)
     yield Action("main", lambda: _begun(folder), raises=True)
     yield Action("serve", _served, raises=True)
@@ -553,7 +553,7 @@ def _ended(_: int) -> Any:
 
 
 def _tried(trial: bytes) -> Any:
-    """What the process of a trial does, in this one."""
+    """The code of the process of a trial, run in this one."""
     written = bytearray()
     stub = types.SimpleNamespace(
         nice=lambda _: 0, write=lambda _, data: written.extend(data) or len(data), _exit=_ended

@@ -1,5 +1,5 @@
-"""Sources and stores of hosts, as actions: replays, files, Kafka, and what a store may be."""
-# What is called by others takes what they give.
+"""Sources and stores of hosts, as actions: replays, files, Kafka, and stores of each kind."""
+# Arguments are those that callers pass.
 # ruff: noqa: ARG002
 
 import contextlib
@@ -65,7 +65,7 @@ def spans(*pieces: tuple[str, int, int]) -> list[dict[str, list[Any]]]:
 
 
 def with_action(context: Any, actions: Iterator[Action]) -> Iterator[Action]:
-    """Actions that are done inside of a context that each of them enters anew."""
+    """Actions that are done inside of a context that each of them enters again."""
     return (action.within(context) for action in actions)
 
 
@@ -356,18 +356,15 @@ def _table_of(values: pa.BinaryArray) -> pa.Table:
     return pa.table({"value": pa.array([int(one.as_py()) for one in values], pa.int64())})
 
 
-def of_kafka(folder: Path) -> Iterator[Action]:
-    """Each decoding, with tombstones, records that are none, and gaps."""
-    (folder / "x").mkdir(parents=True)
-    secret = folder / "x" / "secret"
-    secret.write_text("word\n")
+def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
+    """Decoders, each with values of records."""
     numbers = pa.schema([("value", pa.int64())])
     of_json = [b'{"value":1,"at":5}', None, b"x", b'{"value":2}', b'{"value":"x"}', b"{} {}"]
-    values: dict[str, tuple[Any, list[bytes | None]]] = {
+    return {
         "raw": (None, [b"1", None, b"2"]),
         "json": (Json(pa.schema([*numbers, ("at", pa.timestamp("us"))]), {"at": "ms"}), of_json),
         "csv": (
-            Csv(pa.schema([*numbers, ("on", pa.date32() if 0 else pa.timestamp("us"))])),
+            Csv(pa.schema([*numbers, ("on", pa.timestamp("us"))])),
             [b"1,2024-01-01T00:00:00+02:00", b"2,2024-01-01", b"x,", b'"1', b"1,2,3"],
         ),
         "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
@@ -389,8 +386,15 @@ def of_kafka(folder: Path) -> Iterator[Action]:
         "avro-3": (Avro(numbers, "http://r"), [_avro(1, "a", 3)]),
         "avro-4": (Avro(numbers, "http://r"), [_avro(1, "a", 4)]),
     }
+
+
+def of_kafka(folder: Path) -> Iterator[Action]:
+    """Each decoding, with tombstones, records that are none, and gaps."""
+    (folder / "x").mkdir(parents=True)
+    secret = folder / "x" / "secret"
+    secret.write_text("word\n")
     options = {"sasl.password": FromFile(str(secret)), "client.id": "x"}
-    for name, (value, bodies) in values.items():
+    for name, (value, bodies) in _kafka_values().items():
         records = [Record(at, body) for at, body in enumerate(bodies)]
         end = Record(len(records), None, Failure("_PARTITION_EOF"))
         for tombstones in (False, True):

@@ -37,7 +37,7 @@ OWN = "rekindle"
 
 @dataclass(frozen=True)
 class Action:
-    """`run` does it once and returns what was said of it; with `raises` an error that comes out of
+    """`run` does it once and returns the report; with `raises` an error that comes out of
     it is one that its caller in a host takes."""
 
     name: str
@@ -45,7 +45,7 @@ class Action:
     raises: bool = False
 
     def within(self, *contexts: Callable[[], Any]) -> "Action":
-        """The same inside of contexts, each of which is entered anew each time."""
+        """The same inside of contexts, each of which is entered each time."""
 
         def run() -> Any:
             with contextlib.ExitStack() as stack:
@@ -66,7 +66,7 @@ def _caches(count: int) -> list[Any]:
 
 
 def forget_what_is_kept() -> None:
-    """Take away what this process keeps to be faster the next time."""
+    """Clear the caches of this process."""
     for one in _caches(len(sys.modules)):
         one.cache_clear()
     file_rows._readers.idle.clear()
@@ -215,7 +215,7 @@ class Story:
 
 
 def is_told(told: Any, panic: str) -> bool:
-    """Whether what was said of an action names the panic."""
+    """Whether a report names the panic."""
     return panic in json.dumps(told, default=str)
 
 

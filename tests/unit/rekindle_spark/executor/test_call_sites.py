@@ -1,10 +1,10 @@
-"""Each call of native code that a host can come to raises once, and what is raised is told.
+"""Each call of native code that a host can come to raises once, and the error is reported.
 
 Which calls there are is found by walking the source (`call_sites`). Those that no host can come to
-are left out: they stand in functions that are not reached from what a host runs (`host_reach`). All
-others have to be reached by what hosts do (`host_actions`), or the test fails. Each raises in one
-of the actions that come to it, and the end has to be a step's error, a dead letter, a fault with a
-name, or an error for a caller that is known to take it.
+are left out: they stand in functions that are not reached from the programs of a host
+(`host_reach`). All others have to be reached by actions (`host_actions`). Each raises in one of the
+actions that come to it, and the end has to be a step's error, a dead letter, a fault with a name,
+or an error for a caller that is known to take it.
 
 All of that takes minutes, so each day has a part of it: some groups of actions, and a third of the
 calls that these come to. Within fifteen days each call raises. `REKINDLE_CALL_SITES=all` has all of
@@ -54,8 +54,8 @@ class Panic(BaseException):
 
 @cache
 def modules() -> list[ModuleType]:
-    """All of ours that a host may import: its programs, and what a pickled program may have of
-    sources and decoders, with what these import."""
+    """All of ours that a host may import: its programs, and the sources and decoders that a
+    pickled program may have, with the modules that these import."""
     found: dict[str, ModuleType] = {}
     for name in ("rekindle_spark.executor.host", "rekindle_spark.executor.sandbox", *_sources()):
         found |= {module.__name__: module for module in call_sites.imported_by(name)}
@@ -132,7 +132,7 @@ def _is_of_today(site: Site) -> bool:
 
 
 def _raise_at(site: Site, action: Action, usual: Any) -> str:
-    """What became of a panic at a call site in an action; empty where nobody was told."""
+    """The end of a panic at a call site in an action; empty where it is not reported."""
     panic = Panic("Panic: operator does not support `Int256`")
     unraisable: list[BaseException | None] = []
     sys.unraisablehook = lambda given: unraisable.append(given.exc_value)
@@ -171,7 +171,7 @@ def _is_in(site: Site, function: Any) -> bool:
 
 
 def _plain(told: Any) -> str:
-    """What was said of rows: status, epochs and digests, without bytes and times."""
+    """The report on rows: status, epochs and digests, without bytes and times."""
     if isinstance(told, dict) and "partitions" in told:
         found = told["partitions"].values()
         told = [
@@ -187,7 +187,7 @@ def _plain(told: Any) -> str:
 
 @dataclass
 class Run:
-    """What actions came to, and what became of the calls that raised."""
+    """The calls that actions came to, and the ends of those that raised."""
 
     wanted: frozenset[Site]
     apart: frozenset[Site]
