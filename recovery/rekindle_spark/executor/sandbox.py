@@ -145,7 +145,11 @@ class Sandboxes:
         if isinstance(sandbox, BaseException):
             why = str(sandbox) or type(sandbox).__name__
             raise RuntimeError(f"no process can be started: {why}") from sandbox
-        reply = sandbox.ask(pickle.dumps(trial))
+        try:
+            reply = sandbox.ask(pickle.dumps(trial))
+        except BaseException:
+            sandbox.end()  # nobody knows how much of the trial it has
+            raise
         if reply is None:
             self.prepare()  # somebody else may be waiting for this one
             return Reply(b"", sandbox.end())

@@ -369,6 +369,8 @@ def _of_apart(story: Story, number: int) -> Iterator[Action]:
     yield story.again(1, number, **apart)
 
     def dead() -> Any:
+        if story.host.runner.sandboxes.idle.empty():
+            story.host.runner.sandboxes.prepare()
         one = story.host.runner.sandboxes.idle.get()
         assert isinstance(one, sandbox._Sandbox)
         one.process.kill()
