@@ -235,8 +235,10 @@ def test_whatever_call_of_native_code_panics_in_a_host_somebody_is_told(
 
 def test_a_panic_while_a_host_imports_comes_to_whoever_imports() -> None:
     names = {str(module.__file__): module.__name__ for module in modules()}
-    assert len(sites()["import"]) > 50
-    for site in sites()["import"]:
+    # a program's last lines call its `main`, and run in no import
+    imported = [site for site in sites()["import"] if not site.text.endswith(".main")]
+    assert len(imported) > 50
+    for site in imported:
         code = compile(Path(site.file).read_text(), site.file, "exec")
         own = {"__name__": names[site.file], "__file__": site.file}
         with call_sites.raising_at(site, Panic()), pytest.raises(Panic):
