@@ -156,7 +156,11 @@ class Sandboxes:
         if isinstance(sandbox, BaseException):
             why = str(sandbox) or type(sandbox).__name__
             raise RuntimeError(f"no process can be started: {why}") from sandbox
-        reply = sandbox.ask(pickle.dumps(trial), sign)
+        try:
+            reply = sandbox.ask(pickle.dumps(trial), sign)
+        except BaseException:
+            sandbox.end()  # nobody knows how much of the trial it has
+            raise
         if reply is None:
             self.prepare()  # somebody else may be waiting for this one
             return Reply(b"", sandbox.end())

@@ -1,4 +1,6 @@
-"""What hosts do, as actions: each kind of step, type, state, source, store and fault."""
+"""Requests to hosts, as actions: each kind of step, type, state, source, store and fault."""
+# Arguments are those that callers pass.
+# ruff: noqa: ARG002, ARG005
 
 import datetime as dt
 import decimal
@@ -6,6 +8,7 @@ import io
 import mmap
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -64,7 +67,13 @@ def rows(count_: int = 24, seconds: float = 1.0, dull: bool = False) -> pa.Table
     numbers = range(count_)
 
     def some(values: Sequence[Any], kind: pa.DataType, every: int) -> pa.Array:
-        return pa.array([None if n % every == 1 and not dull else v for n, v in zip(numbers, values, strict=True)], kind)
+        return pa.array(
+            [
+                None if n % every == 1 and not dull else v
+                for n, v in zip(numbers, values, strict=True)
+            ],
+            kind,
+        )
 
     return pa.Table.from_arrays(
         [
@@ -88,7 +97,7 @@ def cut(table: pa.Table, epochs: int = 2, name: str = "rows", lag: int = 2) -> l
     ends = [table.num_rows * epoch // epochs for epoch in range(epochs + 1)]
     return [
         {name: [begin, end, FINAL_WATERMARK if end == ends[-1] else moments[end] - lag * SECOND]}
-        for begin, end in zip(ends, ends[1:], strict=False)
+        for begin, end in pairwise(ends)
     ]
 
 
@@ -109,7 +118,7 @@ class Held:
 
 
 def built(attach: Callable[[Stream], Any], table: pa.Table | None = None, **given: Any) -> Pipeline:
-    """One source, and what is attached to it, with a sink where it is a stream."""
+    """One source with steps attached to it, and a sink for each stream."""
     pipeline = Pipeline("story")
     source = pipeline.source("rows", Held(rows() if table is None else table), **given)
     found = attach(source)
@@ -169,12 +178,41 @@ AGGREGATES = {
 
 def windows(stream: Stream) -> tuple[Stream, ...]:
     return (
-        stream.window("tumbling", keys=["key"], size_seconds=4, aggregates=_fitting(AGGREGATES), parallelism=2, late=True),
-        stream.window("sliding", keys=["key", "day"], size_seconds=6, slide_seconds=4, aggregates=_fitting(AGGREGATES), parallelism=2),
-        stream.window("same", keys=["key", "day"], size_seconds=6, slide_seconds=4, aggregates=_fitting(AGGREGATES), parallelism=2),
-        stream.window("keyless", keys=[], size_seconds=100, aggregates={"n": count(), "xm": mean("x")}),
+        stream.window(
+            "tumbling",
+            keys=["key"],
+            size_seconds=4,
+            aggregates=_fitting(AGGREGATES),
+            parallelism=2,
+            late=True,
+        ),
+        stream.window(
+            "sliding",
+            keys=["key", "day"],
+            size_seconds=6,
+            slide_seconds=4,
+            aggregates=_fitting(AGGREGATES),
+            parallelism=2,
+        ),
+        stream.window(
+            "same",
+            keys=["key", "day"],
+            size_seconds=6,
+            slide_seconds=4,
+            aggregates=_fitting(AGGREGATES),
+            parallelism=2,
+        ),
+        stream.window(
+            "keyless", keys=[], size_seconds=100, aggregates={"n": count(), "xm": mean("x")}
+        ),
         stream.window("by-float", keys=["x", "on"], size_seconds=100, aggregates={"n": count()}),
-        stream.window("by-decimal", keys=["d", "u"], size_seconds=100, aggregates={"n": count()}, parallelism=2),
+        stream.window(
+            "by-decimal",
+            keys=["d", "u"],
+            size_seconds=100,
+            aggregates={"n": count()},
+            parallelism=2,
+        ),
     )
 
 
@@ -283,7 +321,7 @@ def letters(stream: Stream) -> tuple[Stream, ...]:
 
 
 class Returns(StatefulOperator):
-    """Gives back what it is told to."""
+    """Returns the rows that it was made with."""
 
     value_schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 
@@ -308,9 +346,7 @@ MISFITS: dict[str, tuple[Any, Any]] = {
 
 
 def stateful(name: str) -> Callable[[Stream], Stream]:
-    return lambda stream: stream.stateful(
-        name, Returns(*MISFITS[name]), keys=["key"], schema=OUT
-    )
+    return lambda stream: stream.stateful(name, Returns(*MISFITS[name]), keys=["key"], schema=OUT)
 
 
 def wrong(function: Callable[[pa.Table], Any]) -> Callable[[Stream], Stream]:
@@ -340,8 +376,12 @@ FAULTS: dict[str, Callable[[Stream], Any]] = {
     "no-mask": lambda s: s.filter("mask", lambda table: [True]),
     "short-mask": lambda s: s.filter("mask", lambda table: np.array([1])),
     "far-times": lambda s: s.map("far", far, schema=ROWS).top("t", by="n", count=1),
-    "no-text": lambda s: s.map("odd", unreadable, schema=ROWS).stateful("kept", Kept(), keys=["n"], schema=OUT),
-    "overflow": lambda s: s.window("w", keys=["key"], size_seconds=99, aggregates={"t": total("u")}),
+    "no-text": lambda s: s.map("odd", unreadable, schema=ROWS).stateful(
+        "kept", Kept(), keys=["n"], schema=OUT
+    ),
+    "overflow": lambda s: s.window(
+        "w", keys=["key"], size_seconds=99, aggregates={"t": total("u")}
+    ),
     **{f"misfit-{name}": stateful(name) for name in MISFITS},
 }
 
@@ -354,8 +394,16 @@ def of_steps(folder: Path) -> Iterator[Action]:
         for kind, given in (("", table), ("-late", shuffled)):
             pipeline = built(attach, given, parallelism=2)
             offsets = cut(table, 3)
-            yield from Story(f"{name}{kind}", folder / f"{name}{kind}", pipeline, offsets).begin().actions(restores=not kind)
-    yield from Story("layouts", folder / "layouts", built(layouts, rows(dull=True)), cut(table)).begin().actions()
+            yield from (
+                Story(f"{name}{kind}", folder / f"{name}{kind}", pipeline, offsets)
+                .begin()
+                .actions(restores=not kind)
+            )
+    yield from (
+        Story("layouts", folder / "layouts", built(layouts, rows(dull=True)), cut(table))
+        .begin()
+        .actions()
+    )
     yield from Story("letters", folder / "letters", built(letters), cut(table)).begin().actions()
     for name, attach in FAULTS.items():
         yield from Story(name, folder / name, built(attach), cut(table, 1)).begin().actions()
@@ -386,7 +434,9 @@ def timeless(table: pa.Table) -> pa.Table:
     return table.set_column(0, "at", pa.array([None] * table.num_rows, pa.timestamp("us")))
 
 
-FAR = pa.schema([("at", pa.timestamp("us")), ("far", pa.list_(pa.timestamp("us"))), ("n", pa.int64())])
+FAR = pa.schema(
+    [("at", pa.timestamp("us")), ("far", pa.list_(pa.timestamp("us"))), ("n", pa.int64())]
+)
 
 
 def far_days(table: pa.Table) -> pa.Table:
@@ -428,7 +478,7 @@ ODD: dict[str, Callable[[Stream], Any]] = {
 
 
 def of_limits(folder: Path) -> Iterator[Action]:
-    """What hosts do beyond limits, which are lowered, and what seldom comes."""
+    """Rare inputs, and limits, which are lowered for it."""
     for name, attach in ODD.items():
         yield from Story(name, folder / name, built(attach), cut(rows())).begin().actions()
     changes = (
@@ -447,7 +497,9 @@ def of_limits(folder: Path) -> Iterator[Action]:
     yield story.again(1, 0, item={"choices": {"1": {"picky": [[0, 1], []]}}})
     refuses = lambda: mock.patch.object(sink_files, "_parquet", side_effect=pa.ArrowInvalid("no"))  # noqa: E731
     yield story.again(1, 0).within(refuses)
-    loud_one = Story("loud", folder / "loud", built(lambda s: s.map("loud", loud, schema=ROWS)), cut(rows()))
+    loud_one = Story(
+        "loud", folder / "loud", built(lambda s: s.map("loud", loud, schema=ROWS)), cut(rows())
+    )
     yield loud_one.again(1, 0).within(
         lambda: mock.patch.object(sys, "stdout", print_forwarding._Recorder(io.StringIO())),
         lambda: mock.patch.object(print_forwarding, "LINES_MAX", 1),
@@ -469,8 +521,19 @@ def of_types(folder: Path) -> Iterator[Action]:
     """Each kind of type in each kind of step."""
     wanted = [
         *(pa.null(), pa.float16(), pa.decimal64(18, 3), pa.decimal256(76, 10), pa.large_string()),
-        *(pa.binary(3), pa.uuid(), pa.date64(), pa.time32("s"), pa.timestamp("us", "UTC"), pa.uint8()),
-        *(pa.duration("ns"), pa.list_(pa.float64()), pa.struct([("a", pa.int8()), ("b", pa.string())])),
+        *(
+            pa.binary(3),
+            pa.uuid(),
+            pa.date64(),
+            pa.time32("s"),
+            pa.timestamp("us", "UTC"),
+            pa.uint8(),
+        ),
+        *(
+            pa.duration("ns"),
+            pa.list_(pa.float64()),
+            pa.struct([("a", pa.int8()), ("b", pa.string())]),
+        ),
         *(pa.map_(pa.string(), pa.int8()), pa.bool_(), pa.json_()),
     ]
     for typed in type_world.TYPES:
@@ -482,7 +545,13 @@ def of_types(folder: Path) -> Iterator[Action]:
         if not cells:
             continue
         pipeline = type_world.built_for(cells, array)
-        name = type_world.name(typed).replace("<", "-").replace(">", "").replace(" ", "").replace(":", "")
+        name = (
+            type_world.name(typed)
+            .replace("<", "-")
+            .replace(">", "")
+            .replace(" ", "")
+            .replace(":", "")
+        )
         offsets = [
             {source: [begin, end, mark] for source in ("made-rows", "other-rows")}
             for begin, end, mark in ((0, 3, SECOND), (3, len(array), FINAL_WATERMARK))

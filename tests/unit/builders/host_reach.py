@@ -1,6 +1,6 @@
 """Which functions of ours a host's processes can come to, by the source and its annotations.
 
-    programs ──what their functions mention──► functions ──…──► all that a host may run
+    programs ──names in their functions──► functions ──…──► all that a host may run
 
 It begins with `main` of the modules that a host runs as programs, and with the methods of what a
 program has when it is unpickled. A name leads to the function or class that it stands for. An
@@ -27,18 +27,23 @@ __all__ = ["Reach", "Span"]
 
 OWN = "rekindle"
 Key = tuple[str, str]
-# What foreign values are: their attributes are nothing of ours.
+# Foreign values: their attributes are nothing of ours.
 FOREIGN: list[Any] = [object()]
 PLAIN_BUILTINS = {
     *("len", "int", "str", "float", "bool", "bytes", "sum", "range", "memoryview", "print"),
     *("isinstance", "hasattr", "repr", "abs", "round", "any", "all", "bytearray", "issubclass"),
 }
-# Methods of containers and futures that give what is in them.
+# Methods of containers and futures that return their items.
 TAKING = {"pop", "popleft", "get", "get_nowait", "result", "copy"}
 BARE = (dict, list, tuple, set, frozenset, deque)
 DISPLAYS: dict[type, list[Any]] = {
-    **{ast.List: [list], ast.ListComp: [list], ast.Tuple: [tuple], ast.Set: [set]},
-    **{ast.SetComp: [set], ast.Dict: [dict], ast.DictComp: [dict]},
+    ast.List: [list],
+    ast.ListComp: [list],
+    ast.Tuple: [tuple],
+    ast.Set: [set],
+    ast.SetComp: [set],
+    ast.Dict: [dict],
+    ast.DictComp: [dict],
 }
 SAME_ELEMENTS = {"sorted", "list", "tuple", "set", "frozenset", "reversed", "iter", "deque"}
 PICKLING = ("__getstate__", "__reduce__", "__getnewargs__", "__reduce_ex__")
@@ -54,14 +59,14 @@ class ClassOf:
 
 @dataclass(frozen=True)
 class Above:
-    """What `super()` gives in a class."""
+    """The value of `super()` in a class."""
 
     cls: type
 
 
 @dataclass(frozen=True)
 class Result:
-    """What can be called, and what types that gives; None where nobody knows."""
+    """A callable, by the types of its results; None where nobody knows."""
 
     types: tuple[Any, ...] | None
 
@@ -161,7 +166,7 @@ class Reach:
             key = one.__module__, one.__qualname__
             if key not in self.classes:
                 continue
-            # a library calls what it knows of a class that is made from one of its own
+            # a library calls the methods that it knows from its own base class
             for name in vars(one):
                 if any(hasattr(other, name) for other in theirs):
                     self.enter_method(one, name)
@@ -184,7 +189,7 @@ class Reach:
         self._enter((cls.__module__, f"{cls.__qualname__}.{name}"))
 
     def any_method(self, name: str) -> None:
-        """A method of nobody knows what is named."""
+        """A method is named of a value without a known type."""
         for key in () if name.startswith("__") else self.methods.get(name, ()):
             self._enter(key)
 
@@ -201,7 +206,7 @@ class _Body:
         self.locals: dict[str, list[Any] | None] = {}
 
     def follow(self) -> None:
-        """Enter what is mentioned."""
+        """Enter all functions and classes that are mentioned."""
         if isinstance(self.node, ast.FunctionDef):
             self._parameters(self.node)
             for _ in range(2):  # what is known of a name may be used before it stands there
@@ -245,7 +250,7 @@ class _Body:
             self.locals[every[0].arg] = [own]
 
     def _bind(self, node: ast.AST) -> None:
-        """What a statement says of its names."""
+        """Take the types of names from a statement."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._assign_value(target, node.value)
@@ -318,9 +323,9 @@ class _Body:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             assert self.cls is not None
             return [Above(self.cls)]
-        if isinstance(node.func, ast.Name) and node.args:
-            if node.func.id in SAME_ELEMENTS or node.func.id == "replace":
-                return self._type(node.args[0])
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if node.args and (called in SAME_ELEMENTS or called == "replace"):
+            return self._type(node.args[0])
         found = self._type(node.func)
         if found is None:
             return None
@@ -328,7 +333,7 @@ class _Body:
 
 
 def _imported_in(node: ast.AST) -> dict[str, Any]:
-    """What a function imports itself of ours, when it is first needed."""
+    """Our modules that a function imports itself, when they are first needed."""
     found: dict[str, Any] = {}
     for one in ast.walk(node):
         if isinstance(one, ast.ImportFrom) and (one.module or "").startswith(OWN):
@@ -342,7 +347,7 @@ def _imported_in(node: ast.AST) -> dict[str, Any]:
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs of a function or statement: no annotations, nor classes that are only compared."""
+    """The nodes of a function or statement that run: no annotations, no classes in comparisons."""
     waiting: list[ast.AST] = [node]
     while waiting:
         one = waiting.pop()
@@ -392,7 +397,7 @@ def _hints_of(value: Any) -> dict[str, Any]:
 
 @cache
 def _own_hints(cls: type) -> dict[str, Any]:
-    """What methods of a class say of the types of its attributes."""
+    """The types of attributes, by assignments in the methods of a class."""
     module = sys.modules[cls.__module__]
     found: dict[str, Any] = {}
     for node in _parsed(module).body:
@@ -451,7 +456,7 @@ def _of_hint(hint: Any) -> list[Any] | None:
 
 
 def _of_value(value: Any, name: str) -> list[Any] | None:
-    """The types of what stands in a module."""
+    """The types of a global of a module."""
     if isinstance(value, ModuleType):
         return [value]
     if isinstance(value, type):
@@ -525,7 +530,7 @@ def _called(one: Any) -> list[Any] | None:
 
 
 def _elements(found: list[Any] | None) -> list[Any] | None:
-    """The types of what iterating over a value gives."""
+    """The types of the items of a value."""
     if found is None:
         return None
     gathered: list[list[Any] | None] = []
@@ -564,7 +569,7 @@ def _value_of_item(found: list[Any] | None) -> list[Any] | None:
 
 
 def _entered(found: list[Any] | None) -> list[Any] | None:
-    """The types of what a `with` gives."""
+    """The types of the target of a `with`."""
     if found is None:
         return None
     gathered: list[list[Any] | None] = []

@@ -1,12 +1,13 @@
-"""What hosts do beside steps, as actions: checkpoints, durable input, processes, memory, sockets.
+"""Work of hosts beside steps, as actions: checkpoints, durable input, processes, memory, sockets.
 
-Of what runs outside of a request the caller is named, which ends or goes on by what is raised.
+Outside of requests an error may come out of an action: its caller in a host takes it.
 """
+# Arguments are those that callers pass.
+# ruff: noqa: ARG005
 
 import contextlib
 import io
 import json
-import mmap
 import os
 import socket
 import struct
@@ -80,7 +81,9 @@ def columns(rows: int = 12) -> Columns:
     for number, typed in enumerate(type_world.TYPES):
         is_carried = not type_world.refusal("map, filter, sink", typed)
         if typed.edges and is_carried and not pa.types.is_run_end_encoded(typed.kind):
-            arrays[f"c{number}"] = typed.array([typed.edges[n % len(typed.edges)] for n in range(rows)])
+            arrays[f"c{number}"] = typed.array(
+                [typed.edges[n % len(typed.edges)] for n in range(rows)]
+            )
     table = pa.table(arrays)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -119,7 +122,7 @@ def offsets(*ends: int, last: int = FINAL_WATERMARK) -> list[dict[str, list[Any]
 
 
 def of_states(folder: Path) -> Iterator[Action]:
-    """Checkpoints: whole states, what has changed since, and both read back."""
+    """Checkpoints: whole states, later changes, and both read back."""
     story = Story("states", folder / "states", stated(), offsets(6, 9, 12, last=7 * SECOND)).begin()
     for number, chain in enumerate(story.program.owner):
         if not chain.keyed:
@@ -129,7 +132,11 @@ def of_states(folder: Path) -> Iterator[Action]:
         write.run()
         yield write
         yield story.again(3, number, restored=2)
-    ends = [{"rows": [0, 6, 6 * SECOND]}, {"rows": [6, 9, 9 * SECOND]}, {"rows": [9, 12, 9 * SECOND]}]
+    ends = [
+        {"rows": [0, 6, 6 * SECOND]},
+        {"rows": [6, 9, 9 * SECOND]},
+        {"rows": [9, 12, 9 * SECOND]},
+    ]
     empty = Story("empty states", folder / "empty", stated(), ends).begin()
 
     yield _writing(empty, empty.program.numbers["kept/0"])
@@ -140,7 +147,7 @@ def of_states(folder: Path) -> Iterator[Action]:
 
 
 def _writing(story: Story, number: int) -> Action:
-    """Three checkpoints of a partition, one after the other, each with what has changed."""
+    """Three checkpoints of a partition, one after the other, each with the changes since."""
     states = [story.writing(epoch, number, epoch - 1) for epoch in (1, 2, 3)]
 
     def run() -> Any:
@@ -159,14 +166,14 @@ def _writing(story: Story, number: int) -> Action:
 
 
 def _written_by_thread(story: Story) -> Any:
-    """What the thread writes until nothing is pending, with its loop in this thread."""
+    """The loop of the thread that writes, in this thread, until nothing is pending."""
     checkpoints = state_files.Checkpoints()
     number = story.program.numbers["kept/0"]
     for epoch in (1, 2):
         checkpoints.submit(story.writing(epoch, number))
-    with mock.patch.object(checkpoints.pending, "get", _until_empty(checkpoints.pending)):
-        with contextlib.suppress(_Over):
-            checkpoints._write_all()
+    next_one = _until_empty(checkpoints.pending)
+    with mock.patch.object(checkpoints.pending, "get", next_one), contextlib.suppress(_Over):
+        checkpoints._write_all()
     return checkpoints.taken()
 
 
@@ -207,7 +214,13 @@ def _joined_load(story: Story) -> Action:
 
 def _old_sums(folder: Path) -> Action:
     """A state of an earlier version, whose sums have 64 bits."""
-    table = pa.table({"at": pa.array([1] * 4, pa.timestamp("us")), "key": ["k"] * 4, "u": pa.array([5] * 4, pa.uint64())})
+    table = pa.table(
+        {
+            "at": pa.array([1] * 4, pa.timestamp("us")),
+            "key": ["k"] * 4,
+            "u": pa.array([5] * 4, pa.uint64()),
+        }
+    )
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -261,7 +274,7 @@ def letters(stream: Stream) -> Stream:
 
 
 def branched(folder: Path) -> Story:
-    """A branch behind a keyed step, which reads what that has written for it."""
+    """A branch behind a keyed step, which reads files of that step."""
     pipeline = small(lambda s: s.stateful("kept", Counted(), keys=["key"], schema=OUT))
     pipeline_stream = Stream(pipeline, "kept", OUT, "at")
     dear = pipeline_stream.filter("dear", lambda table: pa.array([True] * table.num_rows))
@@ -274,10 +287,15 @@ def branched(folder: Path) -> Story:
 
 
 def of_requests(folder: Path) -> Iterator[Action]:
-    """What a request may ask for beside running, and what is wrong with one."""
+    """Requests with other orders than to run an epoch, and wrong ones."""
     story = Story("letters", folder / "letters", small(letters), offsets(6, 12)).begin()
     numbered = story.program.numbers["numbered/0"]
-    chosen = {str(e): story.reports[e, n]["partitions"][str(n)]["epochs"][0][-1] for e, n in story.asked if n == numbered and isinstance(story.reports[e, n]["partitions"][str(n)]["epochs"][0][-1], dict)}
+    chosen = {
+        str(e): story.reports[e, n]["partitions"][str(n)]["epochs"][0][-1]
+        for e, n in story.asked
+        if n == numbered
+        and isinstance(story.reports[e, n]["partitions"][str(n)]["epochs"][0][-1], dict)
+    }
     for number in (numbered, numbered + 1):
         for known in (chosen, {"2": {"numbered": [[0, 1], []]}}, {"2": {"numbered": [[], []]}}):
             yield story.again(2, number, item={"choices": known})
@@ -288,13 +306,17 @@ def of_requests(folder: Path) -> Iterator[Action]:
     yield story.again(1, 0, item={"readers": [numbered]})
     yield story.again(1, 0, urgency=2)
     yield story.again(1, 0, generation=0)
-    yield story.again(1, 0, finished={str(numbered): 1})
     yield story.again(2, numbered, received=b"")
     received = story.frames[2, numbered]
     yield story.again(2, numbered, received=received[:-1] + b"\0")
     other = bytearray(received)
     yield story.again(2, numbered, received=bytes(other) + received)
-    yield story.again(2, numbered, item={"from": 7, "to": 7, "restore_point": 3}, offsets={"7": {"rows": [0, 1, 1]}})
+    yield story.again(
+        2,
+        numbered,
+        item={"from": 7, "to": 7, "restore_point": 3},
+        offsets={"7": {"rows": [0, 1, 1]}},
+    )
     yield story.again(2, numbered, item={"plan_epoch": 0})
     yield story.again(1, 0, item={"without": {"numbered": 1}})
     yield story.again(1, 0, store=str(folder / "none"))
@@ -307,10 +329,14 @@ def of_requests(folder: Path) -> Iterator[Action]:
     uncertain = small(lambda s: s.map("same", lambda t: t, schema=s.schema, deterministic=False))
     yield from Story("uncertain", folder / "uncertain", uncertain, offsets(6, 12)).begin().actions()
     late = small(lambda s: s.window("w", keys=["key"], size_seconds=1, aggregates={"n": count()}))
-    yield from Story("two epochs", folder / "two", late, offsets(6, 12)).begin().actions(restores=True)
+    yield from (
+        Story("two epochs", folder / "two", late, offsets(6, 12)).begin().actions(restores=True)
+    )
     from_two = Story("unknown", folder / "unknown", small(letters), offsets(6))
     from_two.named[2] = "another digest"
     yield from_two.again(1, 0)
+    # the last one: it has states forgotten
+    yield story.again(1, 0, finished={str(numbered): 1})
 
 
 def _of_memory(story: Story) -> Iterator[Action]:
@@ -343,6 +369,8 @@ def _of_apart(story: Story, number: int) -> Iterator[Action]:
     yield story.again(1, number, **apart)
 
     def dead() -> Any:
+        if story.host.runner.sandboxes.idle.empty():
+            story.host.runner.sandboxes.prepare()
         one = story.host.runner.sandboxes.idle.get()
         assert isinstance(one, sandbox._Sandbox)
         one.process.kill()
@@ -367,8 +395,6 @@ def _of_branches(folder: Path) -> Iterator[Action]:
     story = branched(folder)
     story.begin()
     yield from story.actions()
-    without = story.items = {"kept": {"without": {}}}
-    del without
     lost = story.program.numbers["dear~branch/0"]
     for path in (story.folder / "outputs" / "dear~branch").glob("*-000000002.parquet"):
         path.rename(path.with_suffix(".gone"))
@@ -386,16 +412,20 @@ def _with_branch(stream: Stream) -> Stream:
 
 
 def of_processes(folder: Path) -> Iterator[Action]:
-    """What begins a host, serves its connections, and runs trials in processes."""
+    """The start of a host, its connections, and processes for trials."""
     folder.mkdir(parents=True)
     yield Action("main", lambda: _begun(folder), raises=True)
-    yield Action("serve", lambda: _served(folder), raises=True)
+    yield Action("serve", _served, raises=True)
     yield Action("listen", _listened, raises=True)
     yield Action("refuse", _refused, raises=True)
     yield Action("threads", _threaded, raises=True)
     yield Action("sampler", lambda: _sampled(folder), raises=True)
     for kind, lines in CONTAINERS.items():
-        yield Action(f"container {kind}", lambda k=kind, l=lines: _limited(folder / k, *l), raises=True)
+        yield Action(
+            f"container {kind}",
+            lambda k=kind, given=lines: _limited(folder / k, *given),
+            raises=True,
+        )
     features = "Features : sve bf16\n"
     yield Action("machine", lambda: native_libraries.described("arm", features), raises=True)
     trial = cloudpickle.dumps(_trial())
@@ -407,10 +437,8 @@ def of_processes(folder: Path) -> Iterator[Action]:
 
 def _begun(folder: Path) -> Any:
     """A host that begins, and ends at once."""
-    note = bytes(Watchdog(bytearray(watchdog.SIZE)).memory)
     watch = Watchdog(memory := bytearray(watchdog.SIZE))
     watch.begin(0, 1, "step")
-    del note
     arguments = ["host", str(folder / "s"), str(os.getpid()), str(folder / "note"), memory.hex()]
     with (
         mock.patch.object(sys, "argv", arguments),
@@ -424,9 +452,8 @@ def _begun(folder: Path) -> Any:
         host.main()
 
 
-def _served(folder: Path) -> Any:
+def _served() -> Any:
     """The socket of a host whose parent has ended at the second look."""
-    del folder
     looks = iter([[], [], [1]])
     with tempfile.TemporaryDirectory() as short:
         path = Path(short, "host", "s")
@@ -528,7 +555,7 @@ def _ended(_: int) -> Any:
 
 
 def _tried(trial: bytes) -> Any:
-    """What the process of a trial does, in this one."""
+    """The code of the process of a trial, run in this one."""
     written = bytearray()
     stub = types.SimpleNamespace(
         nice=lambda _: 0, write=lambda _, data: written.extend(data) or len(data), _exit=_ended
@@ -571,13 +598,17 @@ def _sandbox(folder: Path) -> Any:
     replies = io.BytesIO()
     files = iter([io.BytesIO(sandbox._sized(b"request")), replies])
     stub = types.SimpleNamespace(
-        fdopen=lambda *_: next(files), dup=int, dup2=lambda *_: None, open=lambda *_: 0,
-        devnull="", O_RDONLY=0,
+        fdopen=lambda *_: next(files),
+        dup=int,
+        dup2=lambda *_: None,
+        open=lambda *_: 0,
+        devnull="",
+        O_RDONLY=0,
     )
     with (
         mock.patch.object(sandbox, "os", stub),
-        mock.patch.object(sandbox, "Path", lambda _: folder / "score"),
-        mock.patch.object(sandbox, "_tried", lambda *_: sandbox.Reply(b"", 0)),
+        mock.patch.object(sandbox, "Path", return_value=folder / "score"),
+        mock.patch.object(sandbox, "_tried", return_value=sandbox.Reply(b"", 0)),
     ):
         sandbox.main()
     return replies.getvalue()
@@ -593,6 +624,3 @@ def _sandboxes() -> Any:
         state_files.Checkpoints().start()
     with mock.patch.object(stack_sampler.threading, "Thread"):
         StackSampler("host", Path("x")).start()
-
-
-del mmap

@@ -1,4 +1,6 @@
-"""Sources and stores of hosts, as actions: replays, files, Kafka, and what a store may be."""
+"""Sources and stores of hosts, as actions: replays, files, Kafka, and stores of each kind."""
+# Arguments are those that callers pass.
+# ruff: noqa: ARG002
 
 import contextlib
 import csv
@@ -41,7 +43,12 @@ SECOND = 1_000_000
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 cloudpickle.register_pickle_by_value(sys.modules["log_source"])
 SCHEMA = pa.schema(
-    [("at", pa.timestamp("us")), ("key", pa.string()), ("value", pa.int64()), ("seen", pa.timestamp("us"))]
+    [
+        ("at", pa.timestamp("us")),
+        ("key", pa.string()),
+        ("value", pa.int64()),
+        ("seen", pa.timestamp("us")),
+    ]
 )
 
 
@@ -58,7 +65,7 @@ def spans(*pieces: tuple[str, int, int]) -> list[dict[str, list[Any]]]:
 
 
 def with_action(context: Any, actions: Iterator[Action]) -> Iterator[Action]:
-    """Actions that are done inside of a context that each of them enters anew."""
+    """Actions that are done inside of a context that each of them enters again."""
     return (action.within(context) for action in actions)
 
 
@@ -80,10 +87,14 @@ def of_replays(folder: Path) -> Iterator[Action]:
     for name, given in (("once", {}), ("repeats", {"repeat_every_seconds": 30.0})):
         source = Replay(path, "at", **given)
         offsets = [{"rows": [0, 17, 3 * SECOND]}, {"rows": [17, 24, FINAL_WATERMARK]}]
-        yield from Story(f"replay {name}", folder / name, of_source(source), offsets).begin().actions()
+        yield from (
+            Story(f"replay {name}", folder / name, of_source(source), offsets).begin().actions()
+        )
     wrong = folder / "wrong.parquet"
     pq.write_table(pa.table({"at": times, "n": pa.array([1] * 20)}), wrong, row_group_size=5)
-    story = Story("replay changed", folder / "changed", of_source(Replay(wrong, "at")), [{"rows": [0, 9, 9]}])
+    story = Story(
+        "replay changed", folder / "changed", of_source(Replay(wrong, "at")), [{"rows": [0, 9, 9]}]
+    )
     wrong.write_bytes(wrong.read_bytes()[:-9])
     yield from story.begin().actions()
     odd = folder / "odd.parquet"
@@ -91,9 +102,13 @@ def of_replays(folder: Path) -> Iterator[Action]:
     source = Replay(odd, "at")
     pipeline = of_source(source)
     late = times.cast(pa.timestamp("ns")).view(pa.int64()).to_numpy() + 1
-    pq.write_table(pa.table({"at": pa.array(late).view(pa.timestamp("ns")), "n": pa.array([1] * 20)}), odd)
+    pq.write_table(
+        pa.table({"at": pa.array(late).view(pa.timestamp("ns")), "n": pa.array([1] * 20)}), odd
+    )
     source._file.identity = Replay(odd, "at")._file.identity
-    yield from Story("replay cut", folder / "cut", pipeline, [{"rows": [0, 9, 9]}]).begin().actions()
+    yield from (
+        Story("replay cut", folder / "cut", pipeline, [{"rows": [0, 9, 9]}]).begin().actions()
+    )
 
 
 def _lines(numbers: Sequence[int]) -> str:
@@ -141,7 +156,9 @@ def of_files(folder: Path) -> Iterator[Action]:
     big = pa.schema([("at", pa.timestamp("us")), ("value", pa.timestamp("ms"))])
     times = pa.array([n * SECOND for n in range(9)], pa.timestamp("us"))
     sink = io.BytesIO()
-    pq.write_table(pa.table({"at": times, "value": pa.array(range(9)).view(pa.timestamp("us"))}), sink)
+    pq.write_table(
+        pa.table({"at": times, "value": pa.array(range(9)).view(pa.timestamp("us"))}), sink
+    )
     yield from _files(folder / "unfit", "parquet", sink.getvalue(), schema=big).begin().actions()
     strict = _files(folder / "strict", "json", contents["json"], dead_letters=False)
     yield from strict.begin().actions()
@@ -151,7 +168,10 @@ def of_files(folder: Path) -> Iterator[Action]:
     content = record.read_bytes()
     record.unlink()
     yield from lost.begin().actions()
-    wrong = [content.replace(b"listing", b"another"), content.replace(b'"version":1', b'"version":9')]
+    wrong = [
+        content.replace(b"listing", b"another"),
+        content.replace(b'"version":1', b'"version":9'),
+    ]
     (records / "2.json").write_bytes(content)
     yield from lost.actions()
     (records / "2.json").unlink()
@@ -178,7 +198,12 @@ def _spoil(path: Path) -> None:
 
 
 def _files(
-    folder: Path, ending: str, content: bytes, spoil: Any = None, dead_letters: bool = True, **given: Any
+    folder: Path,
+    ending: str,
+    content: bytes,
+    spoil: Any = None,
+    dead_letters: bool = True,
+    **given: Any,
 ) -> Story:
     inputs = folder / "in"
     inputs.mkdir(parents=True)
@@ -331,31 +356,56 @@ def _table_of(values: pa.BinaryArray) -> pa.Table:
     return pa.table({"value": pa.array([int(one.as_py()) for one in values], pa.int64())})
 
 
+def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
+    """Decoders, each with values of records."""
+    numbers = pa.schema([("value", pa.int64())])
+    of_json = [b'{"value":1,"at":5}', None, b"x", b'{"value":2}', b'{"value":"x"}', b"{} {}"]
+    return {
+        "raw": (None, [b"1", None, b"2"]),
+        "json": (Json(pa.schema([*numbers, ("at", pa.timestamp("us"))]), {"at": "ms"}), of_json),
+        "csv": (
+            Csv(pa.schema([*numbers, ("on", pa.timestamp("us"))])),
+            [b"1,2024-01-01T00:00:00+02:00", b"2,2024-01-01", b"x,", b'"1', b"1,2,3"],
+        ),
+        "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
+        "avro": (
+            Avro(
+                pa.schema([*numbers, ("key", pa.string())]),
+                "http://r",
+                FromEnvironment("REGISTRY_USER"),
+            ),
+            [
+                _avro(1, "a"),
+                b"",
+                _avro(2, "b") + b"x",
+                _avro(1, "a", 2),
+                _avro(1, "a", 2),
+                _avro(3, "c"),
+            ],
+        ),
+        "avro-3": (Avro(numbers, "http://r"), [_avro(1, "a", 3)]),
+        "avro-4": (Avro(numbers, "http://r"), [_avro(1, "a", 4)]),
+    }
+
+
 def of_kafka(folder: Path) -> Iterator[Action]:
     """Each decoding, with tombstones, records that are none, and gaps."""
     (folder / "x").mkdir(parents=True)
     secret = folder / "x" / "secret"
     secret.write_text("word\n")
-    numbers = pa.schema([("value", pa.int64())])
-    of_json = [b'{"value":1,"at":5}', None, b"x", b'{"value":2}', b'{"value":"x"}', b"{} {}"]
-    values: dict[str, tuple[Any, list[bytes | None]]] = {
-        "raw": (None, [b"1", None, b"2"]),
-        "json": (Json(pa.schema([*numbers, ("at", pa.timestamp("us"))]), {"at": "ms"}), of_json),
-        "csv": (Csv(pa.schema([*numbers, ("on", pa.date32() if 0 else pa.timestamp("us"))])), [b"1,2024-01-01T00:00:00+02:00", b"2,2024-01-01", b"x,", b'"1', b"1,2,3"]),
-        "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
-        "avro": (
-            Avro(pa.schema([*numbers, ("key", pa.string())]), "http://r", FromEnvironment("REGISTRY_USER")),
-            [_avro(1, "a"), b"", _avro(2, "b") + b"x", _avro(1, "a", 2), _avro(1, "a", 2), _avro(3, "c")],
-        ),
-        "avro-3": (Avro(numbers, "http://r"), [_avro(1, "a", 3)]),
-        "avro-4": (Avro(numbers, "http://r"), [_avro(1, "a", 4)]),
-    }
     options = {"sasl.password": FromFile(str(secret)), "client.id": "x"}
-    for name, (value, bodies) in values.items():
+    for name, (value, bodies) in _kafka_values().items():
         records = [Record(at, body) for at, body in enumerate(bodies)]
         end = Record(len(records), None, Failure("_PARTITION_EOF"))
         for tombstones in (False, True):
-            source = Kafka("b:9", ["orders"], value=value, columns=RECORD.names, tombstones=tombstones, options=options)
+            source = Kafka(
+                "b:9",
+                ["orders"],
+                value=value,
+                columns=RECORD.names,
+                tombstones=tombstones,
+                options=options,
+            )
             story = Story(
                 f"kafka {name} {tombstones}",
                 folder / f"{name}{tombstones}",
@@ -374,7 +424,12 @@ def of_kafka(folder: Path) -> Iterator[Action]:
             yield from with_action(context, story.actions())
     for failure in ("_AUTO_OFFSET_RESET", "SASL_AUTHENTICATION_FAILED", "_INVALID_ARG", ""):
         batches = [[Record(0, b"1", Failure(failure))]] if failure else []
-        story = Story(f"kafka {failure}", folder / f"f{failure}", of_source(Kafka("b:9", ["orders"])), spans(("orders/0", 0, 2)))
+        story = Story(
+            f"kafka {failure}",
+            folder / f"f{failure}",
+            of_source(Kafka("b:9", ["orders"])),
+            spans(("orders/0", 0, 2)),
+        )
 
         def failing(batches: Any = batches) -> Any:
             return kafka_of(batches, 0.0)
@@ -386,15 +441,35 @@ def of_kafka(folder: Path) -> Iterator[Action]:
 
 def of_logs(folder: Path) -> Iterator[Action]:
     """A source with partitions; two readers share three, and one that is away."""
-    story = Story("log", folder / "log", of_source(Log({"a": 9, "b": 9}), parallelism=3), spans(("a", 0, 9), ("b", 0, 5), ("c", 2, 2)))
+    story = Story(
+        "log",
+        folder / "log",
+        of_source(Log({"a": 9, "b": 9}), parallelism=3),
+        spans(("a", 0, 9), ("b", 0, 5), ("c", 2, 2)),
+    )
     yield from story.begin().actions()
-    yield from Story("log twice", folder / "twice", of_source(Log({"a": 9})), [*spans(("a", 0, 4)), *spans(("a", 4, 9))]).begin().actions()
-    both = Story("log both", folder / "both", of_source(Log({"a": 9})), [*spans(("a", 0, 4)), *spans(("a", 4, 9))])
+    yield from (
+        Story(
+            "log twice",
+            folder / "twice",
+            of_source(Log({"a": 9})),
+            [*spans(("a", 0, 4)), *spans(("a", 4, 9))],
+        )
+        .begin()
+        .actions()
+    )
+    both = Story(
+        "log both",
+        folder / "both",
+        of_source(Log({"a": 9})),
+        [*spans(("a", 0, 4)), *spans(("a", 4, 9))],
+    )
     given = {str(epoch): both.offsets[epoch - 1] for epoch in (1, 2)}
     yield both.again(1, 0, item={"to": 2}, offsets=given)
-    away = Story("log away", folder / "away", of_source(Log({"a": 9}, is_away=True)), spans(("a", 0, 4)))
+    away = Story(
+        "log away", folder / "away", of_source(Log({"a": 9}, is_away=True)), spans(("a", 0, 4))
+    )
     yield from away.begin().actions()
-
 
 
 @dataclass
@@ -450,7 +525,9 @@ def _stored(name: str, folder: Path, place: str) -> Story:
     source = FileSource(path, "json", SCHEMA, "at", units={"at": "ms"}, list_seconds=0.05)
     source.keep_in(store_files.at(place), "rows")
     (ends,) = source.latest_offsets().values()
-    return Story(name, folder / "host", of_source(source), spans(("0", 0, ends.latest)), place=place)
+    return Story(
+        name, folder / "host", of_source(source), spans(("0", 0, ends.latest)), place=place
+    )
 
 
 def of_stores(folder: Path) -> Iterator[Action]:
@@ -459,7 +536,7 @@ def of_stores(folder: Path) -> Iterator[Action]:
 
     def on_hdfs(of: Hdfs = client) -> Any:
         store_files._at.cache_clear()
-        return mock.patch.object(hdfs_files, "Client", lambda *_: of)
+        return mock.patch.object(hdfs_files, "Client", return_value=of)
 
     with on_hdfs():
         story = _stored("hdfs", folder / "hdfs", "hdfs://name:1/store").begin()

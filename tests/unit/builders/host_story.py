@@ -7,7 +7,6 @@ all that the first time came to.
 
 import contextlib
 import functools
-import gc
 import io
 import json
 import os
@@ -38,7 +37,7 @@ OWN = "rekindle"
 
 @dataclass(frozen=True)
 class Action:
-    """`run` does it once and returns what was said of it; with `raises` an error that comes out of
+    """`run` does it once and returns the report; with `raises` an error that comes out of
     it is one that its caller in a host takes."""
 
     name: str
@@ -46,7 +45,7 @@ class Action:
     raises: bool = False
 
     def within(self, *contexts: Callable[[], Any]) -> "Action":
-        """The same inside of contexts, each of which is entered anew each time."""
+        """The same inside of contexts, each of which is entered each time."""
 
         def run() -> Any:
             with contextlib.ExitStack() as stack:
@@ -67,7 +66,7 @@ def _caches(count: int) -> list[Any]:
 
 
 def forget_what_is_kept() -> None:
-    """Take away what this process keeps to be faster the next time."""
+    """Clear the caches of this process."""
     for one in _caches(len(sys.modules)):
         one.cache_clear()
     file_rows._readers.idle.clear()
@@ -96,7 +95,12 @@ class Story:
         outputs = [output for chain in self.program.chains for output in chain.outputs]
         relays = [chain.name for chain in self.program.chains if chain.relay]
         epochs = [f"checkpoints/{epoch}" for epoch in range(len(self.offsets) + 1)]
-        for name in ("outputs", "checkpoints", *epochs, *(f"outputs/{o}" for o in [*outputs, *relays])):
+        for name in (
+            "outputs",
+            "checkpoints",
+            *epochs,
+            *(f"outputs/{o}" for o in [*outputs, *relays]),
+        ):
             self.files.make_folder(name)
         data = cloudpickle.dumps(self.program)
         self.files.put({"program": data})
@@ -199,15 +203,11 @@ class Story:
 
     def writing(self, epoch: int, number: int, base: int = 0) -> state_files.Writing:
         """A state to be written."""
-        chain, names = self.program.owner[number], self.program.partition_names
-        name = f"checkpoints/{epoch}/{names[number].replace('/', '-')}.state"
+        chain = self.program.owner[number]
         place = work_items.checkpoint_file(
             {"store": self.place}, self.program, number, epoch, "state"
         )
-        del name
-        return state_files.Writing(
-            *place, chain, number, epoch, 1, base, self.state(epoch, number)
-        )
+        return state_files.Writing(*place, chain, number, epoch, 1, base, self.state(epoch, number))
 
     def write(self, epoch: int, number: int) -> None:
         (done,) = state_files.Checkpoints().write([self.writing(epoch, number)])
@@ -215,13 +215,10 @@ class Story:
 
 
 def is_told(told: Any, panic: str) -> bool:
-    """Whether what was said of an action names the panic."""
+    """Whether a report names the panic."""
     return panic in json.dumps(told, default=str)
 
 
 def has_letters(report: Any) -> bool:
     """Whether a request has left rows out."""
     return DEAD_LETTERS in json.dumps(report, default=str)
-
-
-gc.collect()

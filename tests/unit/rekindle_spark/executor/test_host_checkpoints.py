@@ -1,5 +1,6 @@
 """The host's part in checkpoints: states and input that it writes, and what it restores."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from host_world import COUNTS, ROWS, Desk, await_acknowledgements, digests
 
 from rekindle_spark.checkpoint import state_files
+from rekindle_spark.executor import host, host_answers, job_activity
 
 
 @pytest.fixture
@@ -183,3 +185,36 @@ def test_a_file_builds_on_none_that_never_became_a_restore_point(
         while len(desk.acknowledged) < epoch:
             desk.ask(ROWS, 1, 1)
     assert [done.get("base") for done in desk.acknowledged] == [None, 1, 1]
+
+
+def test_acknowledgements_of_a_report_that_cannot_be_made_are_in_the_next_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledgement = {"partition": COUNTS, "epoch": 3, "attempt": 1, "bytes": 7}
+    desk.host.checkpoints.written.put(acknowledgement)
+    request = {"executor": "7", "store": str(desk.directory), "program": desk.named_program}
+    request |= {"generation": 1, "plan_epoch": 1, "held": [], "attempt": 1, "work": []}
+    with monkeypatch.context() as patch:
+        patch.setattr(host_answers, "BLOCK_BYTES_MAX", -1)
+        patch.setattr(host.Host, "_run", lambda *given: given[4].blocks.update({0: [b""]}))
+        assert b'"failed"' in host._answered(desk.host, request, io.BytesIO(), 0)
+    report, _ = desk.host.answer(request, memoryview(b""))
+    assert report["acks"] == [acknowledgement]
+
+
+def test_the_thread_of_checkpoints_outlives_a_panic_in_its_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Panic(BaseException):
+        pass
+
+    def fails(*_: object) -> None:
+        raise Panic("no entry")
+
+    monkeypatch.setattr(job_activity.Activity, "entry", fails)
+    writing = state_files.Writing(*[None] * 2, None, 4, 3, 1, 0, None)  # type: ignore[arg-type]
+    checkpoints = state_files.Checkpoints()
+    checkpoints.start()
+    for _ in range(2):
+        checkpoints.submit(writing)
+        assert checkpoints.written.get(timeout=60)["failed"] == "raised Panic: no entry"

@@ -3,6 +3,8 @@
 import struct
 from pathlib import Path
 
+import pytest
+
 from rekindle_spark.executor import job_activity
 from rekindle_spark.executor.job_activity import CHECKPOINTS, ENTRIES, FILE_BYTES, Activity, Signs
 from rekindle_spark.user_code import watchdog
@@ -106,3 +108,19 @@ def test_the_note_of_a_host_and_its_entries_lie_in_one_file(tmp_path: Path) -> N
 def test_an_executor_without_a_host_gives_no_sign() -> None:
     assert job_activity.read(b"") == Signs()
     assert job_activity.read_all({}, ["1"])["1"].of(7, COUNTS) == Signs().of(7, COUNTS)
+
+
+def test_a_place_is_free_again_whatever_is_raised_while_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Panic(BaseException):
+        pass
+
+    def fails(*_: object) -> None:
+        raise Panic
+
+    host = Activity()
+    monkeypatch.setattr(Activity, "write", fails)
+    with pytest.raises(Panic), host.entry(7):
+        pass
+    assert host.taken == set()

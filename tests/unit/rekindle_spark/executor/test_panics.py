@@ -301,6 +301,27 @@ def test_the_thread_that_starts_sandboxes_outlives_a_panic(
         assert len(starts) == number
 
 
+def test_a_sandbox_that_has_a_part_of_a_trial_is_ended() -> None:
+    ended = []
+
+    class Broken:
+        def ask(self, request: bytes) -> Any:
+            raise Panic(len(request))
+
+        def end(self) -> int:
+            ended.append(self)
+            return 0
+
+    sandboxes = sandbox.Sandboxes()
+    sandboxes.idle.put(broken := Broken())  # type: ignore[arg-type]
+    trial = sandbox.SandboxTrial(
+        b"", partition.PartitionWork(0, 1, 1), partition.PartitionState(0, None), b"", 1.0, 0
+    )
+    with pytest.raises(Panic):
+        sandboxes._ask(trial)
+    assert ended == [broken]
+
+
 def _is_tolerated(code: CodeType, report: dict[str, Any]) -> bool:
     """The report of a panic is made by these functions too: when they go, the next one has it."""
     return "Panic" in json.dumps(report) and code.co_qualname == "raised"

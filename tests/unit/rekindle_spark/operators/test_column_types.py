@@ -1,5 +1,7 @@
 """Layouts of the same values are one type; what cannot be carried is refused with its column."""
 
+import mmap
+
 import pyarrow as pa
 import pytest
 
@@ -81,3 +83,12 @@ def test_a_column_that_is_too_large_for_one_batch_is_told_with_its_sizes() -> No
     assert error.what.startswith("has 2,214,600,960 bytes in 2,112 rows")
     assert "1,048,580 in each" in error.what
     assert str(error.at("s")).startswith("step s, column 'payload': has ")
+
+
+def test_large_text_of_more_than_2_gib_is_taken_in_parts_that_count_from_their_own_begin() -> None:
+    zeros = pa.py_buffer(mmap.mmap(-1, 2**31 + 100))  # never written, so it takes no memory
+    ends = pa.array([0, 2**31 - 100, 2**31 + 99, 2**31 + 100], pa.int64()).buffers()[1]
+    large = pa.Array.from_buffers(pa.large_string(), 3, [None, ends, zeros])
+    column = column_types.column(pa.chunked_array([large]), pa.string())
+    assert column.type == pa.string()
+    assert [len(column[place].as_py()) for place in (1, 2)] == [199, 1]
