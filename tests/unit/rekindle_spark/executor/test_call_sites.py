@@ -38,6 +38,7 @@ from host_story import Action, forget_what_is_kept, has_letters, is_told
 
 import rekindle_spark
 from rekindle_spark.checkpoint import state_files
+from rekindle_spark.connectors import file_folders
 from rekindle_spark.executor import host
 from rekindle_spark.operators import KeyedStateful
 from rekindle_spark.pipeline.steps import SOURCE_MEMBERS, UNBOUNDED_MEMBERS
@@ -143,8 +144,9 @@ def _raise_at(site: Site, action: Action, usual: Any) -> str:
             return "raised" if action.raises or _is_in(site, host._answered) else ""
     if is_told(told, "Panic"):
         return "told"
-    if panic in unraisable:  # raised while a value was given up, which Python prints
-        return "printed"
+    # of a file that nobody holds any more Python itself takes errors, printed or not
+    if panic in unraisable or _is_in(site, file_folders._LocalFile.close):
+        return "in a finalizer"
     if isinstance(told, list) and all("bytes" in one for one in told):
         return "written whole" if _taken_by(panic) == state_files._marks.__code__ else ""
     is_same = _plain(told) == _plain(usual)
