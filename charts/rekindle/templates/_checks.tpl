@@ -10,6 +10,7 @@ includes it, so nothing is installed.
       (include "rekindle.classFaults" . | fromJsonArray)
       (include "rekindle.classRules" . | fromJsonArray)
       (include "rekindle.otherFaults" . | fromJsonArray)
+      (include "rekindle.trustFaults" . | fromJsonArray)
       (include "rekindle.amountFaults" . | fromJsonArray)
       (include "rekindle.textFaults" . | fromJsonArray) -}}
 {{- if $wrong -}}
@@ -90,6 +91,37 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* What an upgrade to a certificate of one's own, or to another authority, would do to the webhook. */}}
+{{- define "rekindle.trustFaults" -}}
+{{- $wrong := list -}}
+{{- $ours := .Values.webhook.certificates -}}
+{{- if and .Release.IsUpgrade .Values.webhook.enabled $ours.secret -}}
+{{- with lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "rekindle" -}}
+{{- $before := dig "clientConfig" "caBundle" "" (first .webhooks) | b64dec -}}
+{{- if eq (include "rekindle.trustEnds" (dict "before" $before "after" $ours.authority)) "true" -}}
+{{- $wrong = append $wrong "webhook.certificates.authority has no certificate of the present caBundle, which the webhook's pods need until each has been replaced: put the present ones into the file as well, and leave them out in the next upgrade (docs/install.md, \"To a certificate of your own\")" -}}
+{{- end -}}
+{{- if not (lookup "v1" "Secret" $.Release.Namespace $ours.secret) -}}
+{{- $wrong = append $wrong (printf "webhook.certificates.secret is %s, and there is no such Secret in namespace %s, so no new pod of the webhook would start: make it first" $ours.secret $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $wrong -}}
+{{- end }}
+
+{{/* Whether none of the certificates in one text in PEM ("before") is in another ("after"). */}}
+{{- define "rekindle.trustEnds" -}}
+{{- $before := regexFindAll "-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----" .before -1 -}}
+{{- $after := regexReplaceAll "\\s" .after "" -}}
+{{- $kept := list -}}
+{{- range $before -}}
+{{- if contains (regexReplaceAll "\\s" . "") $after -}}
+{{- $kept = append $kept . -}}
+{{- end -}}
+{{- end -}}
+{{- and $before (not $kept) | not | not -}}
+{{- end }}
+
 {{- define "rekindle.classFaults" -}}
 {{- $wrong := list -}}
 {{- if and .Values.recoveryClass.spec (not .Values.recoveryClass.create) -}}
@@ -150,6 +182,11 @@ true
 {{- if and .Values.webhook.certificates.authority (not .Values.webhook.certificates.secret) -}}
 {{- $wrong = append $wrong "webhook.certificates.authority is for a certificate of your own: set webhook.certificates.secret, or leave it out" -}}
 {{- end -}}
+{{- if contains "PRIVATE KEY-----" .Values.webhook.certificates.authority -}}
+{{- $wrong = append $wrong "webhook.certificates.authority holds a private key, and everybody may read caBundle, where it would go: give a file with the authority's certificates alone, with --set-file webhook.certificates.authority=ca.crt" -}}
+{{- else if not (regexMatch "^$|(^|\n)-----BEGIN CERTIFICATE-----\\s[^-]+-----END CERTIFICATE-----" .Values.webhook.certificates.authority) -}}
+{{- $wrong = append $wrong "webhook.certificates.authority holds no certificate: give a file with the authority's certificates, each from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----, with --set-file webhook.certificates.authority=ca.crt" -}}
+{{- end -}}
 {{- if and .Values.webhook.certificates.secret (not .Values.webhook.enabled) -}}
 {{- $wrong = append $wrong "webhook.certificates.secret is of no use without the webhook: set webhook.enabled=true, or leave it out" -}}
 {{- end -}}
@@ -203,7 +240,6 @@ true
       (list "zookeeper.tls.secret" .Values.zookeeper.tls.secret $name "zookeeper-tls")
       (list "zookeeper.tls.duration" .Values.zookeeper.tls.duration $duration "2160h")
       (list "zookeeper.tls.renewBefore" .Values.zookeeper.tls.renewBefore $duration "720h")
-      (list "webhook.certificates.authority" $certificates.authority "^(-----BEGIN CERTIFICATE-----\\s[\\s\\S]+-----END CERTIFICATE-----\\s*)?$" "-----BEGIN CERTIFICATE-----, or give a file with --set-file")
       (list "webhook.certificates.duration" $certificates.duration $duration "2160h")
       (list "webhook.certificates.renewBefore" $certificates.renewBefore $duration "720h")
       (list "monitoring.serviceMonitor.interval" .Values.monitoring.serviceMonitor.interval $duration "15s")

@@ -164,12 +164,17 @@ class Narrowing(Value, frozen=True):
 
 
 class PolicyStatus(Value, frozen=True):
-    """What the operator has made of a policy; the counts are `to_status`'s to fill in."""
+    """What the operator has made of a policy; the counts are `to_status`'s to fill in.
+
+    `webhook_away`: nobody gives drivers that start their sidecar. The condition CoordinationAtRisk
+    has only its worst reason, and others go before this one.
+    """
 
     observed_generation: Count = 0
     applications_selected: Count = 0
     applications_protected: Count = 0
     recovering: Count = 0
+    webhook_away: bool = False
     applications: Annotated[
         tuple[SelectedApplication, ...], msgspec.Meta(max_length=APPLICATIONS_MAX)
     ] = ()

@@ -40,6 +40,7 @@ from rekindle_operator.policies.protection_reasons import ProtectionReason
 from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 
 def of_application(application: MatchedApplication) -> SelectedApplication:
@@ -157,6 +158,7 @@ class PolicyStatusWriter:
         selected = [of_application(item) for item in applications]
         selected += [of_nameless(pod) for pod in self.known.nameless(policy)]
         places = [item.place for item in applications]
+        dangers = self.dangers(places)
         findings = (
             self._accepted(policy, effective, places, len(overlaps)),
             policy_conditions.exclusive(name, overlaps),
@@ -167,11 +169,12 @@ class PolicyStatusWriter:
             policy_conditions.domain_loss_survived(
                 {item.application: self.outlook(item) for item in places}
             ),
-            policy_conditions.at_risk(self.dangers(places)),
+            policy_conditions.at_risk(dangers),
         )
         status = PolicyStatus(
             observed_generation=policy.metadata.generation,
             recovering=recovering.get(name, 0),
+            webhook_away=any(reason == RecoveryReason.WEBHOOK_AWAY for reason, _ in dangers),
             applications=tuple(selected),
             narrowed=effective.narrowed if isinstance(effective, Effective) else (),
             conditions=_conditions(policy, policy.status.conditions, findings),

@@ -5,7 +5,6 @@ Pure; `preflight_checks` calls it.
 
 from collections.abc import Iterator
 
-from rekindle_operator.api.conditions import COORDINATION_AT_RISK, camel_case
 from rekindle_operator.cluster.pods import APPLICATION_LABEL, SIDECAR
 from rekindle_operator.preflight.preflight_findings import (
     Concern,
@@ -72,11 +71,9 @@ def _webhook_away(around: PreflightEnvironment) -> list[str]:
     if around.webhooks is not None:
         return [f"Deployment {name}" for name, up in sorted(around.webhooks.items()) if not up]
     told = [
-        f"{COORDINATION_AT_RISK} of policy {policy.metadata.name}"
+        f"webhookAway of policy {policy.metadata.name}"
         for policy in around.policies or ()
-        for item in policy.status.conditions
-        if (item.type, item.status) == (COORDINATION_AT_RISK, "True")
-        and item.reason == camel_case(Concern.WEBHOOK_AWAY)
+        if policy.status.webhook_away
     ]
     return sorted(told)[:1]
 

@@ -38,6 +38,7 @@ from rekindle.coordination.instructions import (
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.plan_problem import PartitionCost, Problem, QueryDemand
 from rekindle.model.reasons import Reason
+from rekindle.model.switch_mode import ON
 
 # of one order: the next one follows once these have been made
 MOVES_MAX = 256
@@ -132,7 +133,8 @@ def open_incident(state: CoordinationState, now: float) -> Result:
 def go_on(state: CoordinationState, over: Incident, now: float) -> Result:
     """A new incident of those that are still announced, once the one that they belonged to is
     over: what was lost is back, so their own loss is the first of another failure. Buffering goes
-    on, so what a plan of that incident has had retained still is."""
+    on, so what a plan of that incident has had retained still is, unless the driver has switched
+    buffering off meanwhile."""
     left = tuple(node for node, notice in announced(state).items() if notice.requested)
     if not left:
         return state, ()
@@ -144,7 +146,7 @@ def go_on(state: CoordinationState, over: Incident, now: float) -> Result:
         behind_since=now,
         nodes_wanted=over.nodes_wanted,
         announced=left,
-        retained=over.retained or over.plans > 0,
+        retained=(over.retained or over.plans > 0) and state.buffering == ON,
     )
     state = replace(state, incident=incident, incidents=incident.number)
     return state, (_opened(incident),)

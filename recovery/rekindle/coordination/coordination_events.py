@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rekindle.model.settings import Policy
+from rekindle.model.switch_mode import ON
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class PlacementReported:
 
     It has carried out every plan up to `plan_epoch`, its own ones included. `moving` are moves that
     it has yet to make; None when it can make none. `stopped` (query partition -> why) cannot go on
-    with the functions that there are.
+    with the functions that there are. `buffering` is whether it retains outputs.
     """
 
     placement: Mapping[str, str]
@@ -117,6 +118,7 @@ class PlacementReported:
     plan_epoch: int
     moving: Mapping[str, str] | None = None
     stopped: Mapping[str, str] = field(default_factory=dict)
+    buffering: str = ON
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from rekindle.model.errors import InputError
 from rekindle.model.incidents import Incident, NodeLoss
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
+from rekindle.model.switch_mode import ON
 from rekindle.model.topology import Topology
 
 
@@ -71,7 +72,8 @@ class CoordinationState:
     `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
     none; `uneven_since` is since when some are wanted; `surveyed_at` is when a placement that
     survives better was last looked for, `full_at` when nothing that announced nodes run had room
-    elsewhere. `seen_at` is the moment of the newest event.
+    elsewhere. `buffering` is whether the driver retained outputs when it last reported. `seen_at`
+    is the moment of the newest event.
     """
 
     topology: Topology
@@ -106,6 +108,7 @@ class CoordinationState:
     uneven_since: float | None = None
     surveyed_at: float | None = None
     full_at: float | None = None
+    buffering: str = ON
     seen_at: float | None = None
 
 

@@ -40,6 +40,7 @@ from rekindle.model.incidents import IncidentKind
 from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import ADAPTIVE, DOMAINS, INCREMENTAL
+from rekindle.model.switch_mode import OFF
 
 # How many times longer than the policy wants it catching up may take, where nothing else would use
 # the node. Each doubles the room for what it leaves to catch up with.
@@ -241,7 +242,10 @@ def _plan(
 
 
 def _rolls_back(state: CoordinationState) -> bool:
-    """Under adaptive buffering survivors have no outputs to give but those since a rollback."""
+    """Under adaptive buffering survivors have no outputs to give but those since a rollback, and
+    only while buffering is on."""
     incident = state.incident
-    first = incident is not None and incident.plans == 0 and not incident.retained
-    return first and state.policy.buffering == ADAPTIVE
+    if incident is None or state.policy.buffering != ADAPTIVE:
+        return False
+    first = incident.plans == 0 and not incident.retained
+    return first or state.buffering == OFF

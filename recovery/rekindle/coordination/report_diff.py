@@ -112,6 +112,7 @@ def _placed(report: ProgressReport) -> happened.PlacementReported:
         report.plan_epoch,
         report.moving,
         report.stopped,
+        report.buffering,
     )
 
 

@@ -52,6 +52,7 @@ from rekindle.model import topology as graph
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import BLOCKING, Policy
+from rekindle.model.switch_mode import OFF
 
 # kinds of incident that the blocking strategy plans in at once
 WAITS_FOR_NO_NODES = frozenset({IncidentKind.INDEPENDENT, IncidentKind.ANNOUNCED})
@@ -63,6 +64,7 @@ def adopt(state: CoordinationState, event: PlacementReported, now: float) -> Coo
         return state
     if event.moving != state.moving:
         state = replace(state, moving=event.moving)
+    state = _with_buffering(state, event.buffering)
     if _is_known(state, event):
         return state
     placement, resident = _sound(state, event)
@@ -86,6 +88,17 @@ def adopt(state: CoordinationState, event: PlacementReported, now: float) -> Coo
     if undone and inactive(state) and not state.starting:
         due = due or Due(now, Reason.PLAN_UNDONE)
     return replace(state, due=due)
+
+
+def _with_buffering(state: CoordinationState, mode: str) -> CoordinationState:
+    """The state once the driver says whether it retains outputs. One that was alone and has closed
+    the incident by itself does not, and has dropped what it had retained."""
+    if mode == state.buffering:
+        return state
+    incident = state.incident
+    if mode == OFF and incident is not None:
+        incident = replace(incident, retained=False)
+    return replace(state, buffering=mode, incident=incident)
 
 
 def _is_known(state: CoordinationState, event: PlacementReported) -> bool:

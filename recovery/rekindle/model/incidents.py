@@ -63,7 +63,8 @@ class Incident:
     `announced` are the nodes that were announced to go and for which others have been requested,
     `moved` the partitions that had moved off those of them that are lost, `saved` the query
     partitions that would have stopped otherwise. `retained`: it follows an incident without a
-    pause, so outputs have been retained since that one and survivors need not roll back.
+    pause, so outputs have been retained since that one and survivors need not roll back. A report
+    that buffering is off ends it.
     """
 
     number: int

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ WRITE = "REKINDLE_WRITE_SNAPSHOTS"
 METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
 MADE_SECRET = re.compile(r"(?m)^(  secret: )[A-Za-z0-9+/=]{40,}$")
 WORKLOADS = ("Deployment", "StatefulSet")
+KEY = "-----BEGIN EC PRIVATE KEY-----\na2V5\n-----END EC PRIVATE KEY-----\n"
 PEM = "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n"
+OTHER_PEM = PEM.replace("bm8=", "eWVz")
 SECRET_OF_CLASS = "recoveryClass.spec.sidecar.store.secretRef.name=theirs"
 
 
@@ -183,7 +186,11 @@ def test_the_manifests_are_those_of_the_snapshot(
         ([f"webhook.certificates.authority={PEM}"], ["set webhook.certificates.secret"]),
         (
             ["webhook.certificates.secret=ours", "webhook.certificates.authority=LS0t"],
-            ['authority is "LS0t": write it like -----BEGIN CERTIFICATE-----'],
+            ["webhook.certificates.authority holds no certificate", "each from -----BEGIN"],
+        ),
+        (
+            ["webhook.certificates.secret=ours", f"webhook.certificates.authority={KEY}{PEM}"],
+            ["webhook.certificates.authority holds a private key", "certificates alone"],
         ),
         (
             ["webhook.certificates.secret=ours", "webhook.certificates.certManager=true"],
@@ -220,6 +227,7 @@ def test_values_that_cannot_be_meant_are_refused_with_their_place_and_a_remedy(
         assert message in said, said
     assert "nil pointer" not in said
     assert "panic" not in said
+    assert "a2V5" not in said, "a key is shown to nobody"
 
 
 def test_every_value_has_a_default_and_a_place_in_the_schema() -> None:
@@ -312,18 +320,19 @@ def test_the_release_carries_no_authority_of_the_webhook(renderer: Helm) -> None
     assert "caBundle:" not in renderer.template("-f", EVERYTHING)
 
 
+@pytest.mark.parametrize("said", ["", "Certificate:\n    Data:\n        Version: 3 (0x2)\n"])
 def test_a_certificate_of_ones_own_is_mounted_and_its_authority_trusted(
-    renderer: Helm, tmp_path: Path
+    renderer: Helm, tmp_path: Path, said: str
 ) -> None:
     authority = tmp_path / "ca.crt"
-    authority.write_text(PEM)
+    authority.write_text(said + PEM)
     objects = renderer.objects(
         *("--set", "webhook.certificates.secret=ours"),
         *("--set-file", f"webhook.certificates.authority={authority}"),
     )
     configuration = pick(objects, "MutatingWebhookConfiguration", "rekindle")
     bundles = {item["clientConfig"]["caBundle"] for item in configuration["webhooks"]}
-    assert [base64.b64decode(bundle).decode() for bundle in bundles] == [PEM]
+    assert [base64.b64decode(bundle).decode() for bundle in bundles] == [said + PEM]
     assert "annotations" not in configuration["metadata"]
     pod = pick(objects, "Deployment", "rekindle-webhook")["spec"]["template"]["spec"]
     (volume,) = (item for item in pod["volumes"] if "secret" in item)
@@ -332,6 +341,30 @@ def test_a_certificate_of_ones_own_is_mounted_and_its_authority_trusted(
     assert "--no-issue-webhook-certificate" in operator_arguments(objects)
     made = {item["metadata"]["name"] for item in objects if item["kind"] == "Certificate"}
     assert "rekindle-webhook" not in made
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ends"),
+    [
+        ("", PEM, "false"),
+        (PEM, PEM.replace("\n", "\r\n"), "false"),
+        (PEM, OTHER_PEM, "true"),
+        (PEM, f"subject=new\n{OTHER_PEM}subject=old\n{PEM}", "false"),
+        (OTHER_PEM + PEM, OTHER_PEM, "false"),
+    ],
+)
+def test_the_chart_knows_when_no_certificate_that_is_trusted_would_be_so_any_more(
+    renderer: Helm, tmp_path: Path, before: str, after: str, ends: str
+) -> None:
+    """In a chart of that check alone: what it is given comes from a cluster."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: probe, version: 0.1.0}")
+    shutil.copy(CHART / "templates" / "_checks.tpl", tmp_path / "templates")
+    probe = tmp_path / "templates" / "probe.yaml"
+    probe.write_text('ends: {{ include "rekindle.trustEnds" .Values }}')
+    values = tmp_path / "values.yaml"
+    values.write_text(json.dumps({"before": before, "after": after}))
+    assert f"ends: {ends}\n" in renderer.do("template", "probe", tmp_path)
 
 
 def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:

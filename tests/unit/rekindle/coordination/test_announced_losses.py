@@ -162,6 +162,39 @@ def test_survivors_roll_back_once_in_incidents_that_follow_each_other(
     assert rollbacks(desk, second, moving=None)[0] is then
 
 
+@pytest.mark.parametrize("reported_after_checkpoint", [True, False])
+def test_survivors_roll_back_again_once_buffering_has_been_off_between_two_losses(
+    reported_after_checkpoint: bool,
+) -> None:
+    desk = running(buffering="adaptive")
+    desk.nodes = {node: replace_capacity(seen) for node, seen in desk.nodes.items()}
+    assert rollbacks(desk, busiest(desk), moving=None) == [True]
+    if reported_after_checkpoint:
+        complete_checkpoint(desk, 1, moving=None)
+        desk.modes["buffering"] = "off"  # the driver was alone, and has closed it by itself
+        desk.report(moving=None)
+        desk.decide()
+    else:
+        desk.modes["buffering"] = "off"
+        complete_checkpoint(desk, 1, moving=None)
+    desk.case = desk.restart()
+    look(desk, moving=None)
+    assert desk.modes["buffering"] == "on"
+    assert incident_of(desk).number == 2
+    (second,) = incident_of(desk).announced
+    assert rollbacks(desk, second, moving=None) == [True]
+
+
+def test_survivors_roll_back_with_a_later_plan_of_an_incident_while_buffering_is_off() -> None:
+    desk = running(buffering="adaptive")
+    desk.nodes = {node: replace_capacity(seen) for node, seen in desk.nodes.items()}
+    assert rollbacks(desk, busiest(desk), moving=None) == [True]
+    desk.modes["buffering"] = "off"
+    del desk.nodes[busiest(desk)]
+    found = [item.order for item in look(desk, moving=None)]
+    assert [order.rollback for order in found if isinstance(order, PlanOrder)] == [True]
+
+
 def complete_checkpoint(desk: Desk, epoch: int, moving: dict[str, str] | None = NOTHING) -> None:
     """A checkpoint becomes global, and the coordinator looks at it."""
     report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=desk.now)

@@ -4,11 +4,14 @@ from typing import Any, cast
 
 import pytest
 
+from rekindle.coordination.session import Driver
 from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.controller import coordination_risks
+from rekindle_operator.controller.coordination_risks import Coordination, DriverContact
 from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
 
 METADATA = {"name": "all", "namespace": "flights", "uid": "1", "generation": 3}
@@ -88,3 +91,29 @@ def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
     written.body["metadata"]["uid"] = "another"
     left.errands[KEY]()
     assert refresh() == 3, "what was meant was another object"
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_status_says_that_the_webhook_is_away_also_behind_a_worse_danger(
+    known: ClusterView, is_away: bool
+) -> None:
+    left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
+    contacts = [DriverContact("departures", Driver.SILENT)]
+    coordination = Coordination(True, 3, webhook_away=is_away)
+    statuses = PolicyStatusWriter(
+        cast(Api, written),
+        cast(WorkQueue, left),
+        known,
+        "operator",
+        lambda _: None,
+        lambda _: None,
+        lambda _: None,
+        lambda _: coordination_risks.dangers(coordination, contacts),
+    )
+    statuses._at = -1e9
+    assert statuses.refresh(stirred=True)
+    left.errands[KEY]()
+    status = policy(written.body["status"]).status
+    (risk,) = (item for item in status.conditions if item.type == "CoordinationAtRisk")
+    assert risk.reason == "DriverSilent"
+    assert status.webhook_away is is_away

@@ -1,7 +1,6 @@
 """Preflight: what it finds, and that it finds nothing where nothing is wrong."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,7 +8,6 @@ import preflight_world as world
 import pytest
 from spark_objects import Body
 
-from rekindle_operator.api.conditions import Condition
 from rekindle_operator.api.recovery_policy import PolicyStatus
 from rekindle_operator.preflight import preflight_checks, preflight_findings
 from rekindle_operator.preflight.preflight_findings import Concern, PreflightSeverity
@@ -324,24 +322,22 @@ def test_a_webhook_without_a_replica_that_answers_is_named(
 
 
 @pytest.mark.parametrize(
-    ("reason", "webhooks", "said"),
+    ("away", "webhooks", "said"),
     [
-        ("WebhookAway", None, ["CoordinationAtRisk of policy all"]),
-        ("StoreSingle", None, []),
-        ("WebhookAway", {"r/w": 1}, []),
+        (True, None, ["webhookAway of policy all"]),
+        (False, None, []),
+        (True, {"r/w": 1}, []),
     ],
 )
 def test_who_may_list_no_deployments_learns_of_the_webhook_by_a_policy(
-    reason: str, webhooks: dict[str, int] | None, said: list[str]
+    away: bool, webhooks: dict[str, int] | None, said: list[str]
 ) -> None:
     (policy,) = world.around().policies or ()
-    at = datetime(2026, 11, 21, 17, tzinfo=UTC)
-    told = Condition("CoordinationAtRisk", "True", reason, "It is away.", at)
-    marked = msgspec.structs.replace(policy, status=PolicyStatus(conditions=(told,)))
+    marked = msgspec.structs.replace(policy, status=PolicyStatus(webhook_away=away))
     found = preflight_checks.cluster(world.around(policies=(marked,), webhooks=webhooks), ())
-    away = [item.sentence for item in found if item.word is Concern.WEBHOOK_AWAY]
-    assert len(away) == len(said)
-    assert all(text in sentence for text, sentence in zip(said, away, strict=True))
+    told = [item.sentence for item in found if item.word is Concern.WEBHOOK_AWAY]
+    assert len(told) == len(said)
+    assert all(text in sentence for text, sentence in zip(said, told, strict=True))
 
 
 def test_classes_whose_drivers_reach_an_open_store_are_named() -> None:
