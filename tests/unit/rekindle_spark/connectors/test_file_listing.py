@@ -233,7 +233,8 @@ def test_an_object_that_could_not_be_read_holds_nothing_up_once_it_is_another_on
     def rejects() -> int:
         read = found.read("0", 0, 2)
         assert values(read) == [1]
-        return read.rejects.num_rows
+        count: int = read.rejects.num_rows
+        return count
 
     assert rejects() == 1, "it is as it was"
     bucket.found["b.gz"] = (gzip.compress(lines(2, 3).encode()), '"3"')

@@ -13,6 +13,7 @@ from output_stores import Writer, rows
 from rekindle.model.errors import FencedError, RekindleError, RunError, SinkAwayError
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker
+from rekindle_spark.driver import driver_clock
 from rekindle_spark.output import sink_publishing
 from rekindle_spark.output.sink_publishing import (
     SinkIdentity,
@@ -228,7 +229,7 @@ def test_an_absence_ends_for_each_query_partition_once_something_of_it_is_writte
 ) -> None:
     """Each transaction fails once, 40 s after the last: it is slow, and gets on."""
     there, now = world(patience_seconds=60), [1e6]
-    monkeypatch.setattr(sink_publishing.driver_clock, "now", lambda: now[0])
+    monkeypatch.setattr(driver_clock, "now", lambda: now[0])
     monkeypatch.setattr(sink_publishing, "BYTES_MIN", 1)
     there.publisher.sizes[0] = TransactionSize(1)
     topic, write = there.topic, there.topic.write
