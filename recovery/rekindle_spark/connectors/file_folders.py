@@ -8,6 +8,7 @@ ETag. Who opens one names the version, and gets the bytes of that one or an erro
 import errno
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ BUFFER_BYTES = 1 << 20
 REFUSALS = (errno.EACCES, errno.EPERM, errno.ENXIO, errno.EPROTO)
 # Of an entry of a folder: it was removed, or is a link to nothing or to itself.
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+S3A = re.compile(r"\As3a://")
 GONE = "is not there any more, and its rows are logged"
 CHANGED = "is not what was listed any more: it was replaced or changed, and its rows are logged"
 REMEDY = "bring it back as it was, with its time of change; or begin again with an empty store"
@@ -77,6 +79,11 @@ def at(place: str) -> FileFolder:
         )
     scheme, _, rest = place.partition("://")
     return BucketFolder(f"{scheme.lower()}://{rest.rstrip('/')}")
+
+
+def are_same(place: str, other: str) -> bool:
+    """Whether two places of folders are one: s3a is another word for s3."""
+    return S3A.sub("s3://", place) == S3A.sub("s3://", other)
 
 
 def is_hidden(name: str) -> bool:

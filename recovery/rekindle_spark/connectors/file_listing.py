@@ -19,6 +19,7 @@ from typing import Any
 
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, InputError
+from rekindle_spark.connectors import file_folders
 from rekindle_spark.connectors.file_rows import FileContents
 from rekindle_store.store_files import Files
 
@@ -101,8 +102,9 @@ class Listing:
             self.files.setdefault(listed.partition, []).append(listed)
             self.begins.setdefault(listed.partition, listed.begin)
             self.seen.add(listed.name)
-            # a whole record has files by partition: the mended version may come first
-            if "unreadable" not in record:
+            # A whole record has files by partition, so the mended version may come first. One that
+            # an older release wrote has no `unreadable`: all its names are simply known.
+            if not record.get("whole"):
                 self._note_version(listed)
         self.seen.update(record.get("seen", ()))
         self.place = record.get("place", self.place)
@@ -210,12 +212,12 @@ class ListingLog:
         """Raise InputError where the records that were read are of files at another place: names
         that both places have would count as read."""
         listed = self.listing.place
-        if listed not in ("", self.place):
+        if listed and not file_folders.are_same(listed, self.place):
             raise InputError(
                 where=f"step {self.folder.rpartition('/')[2]}: files at {self.place}",
                 what=f"are others than those that this store has read, which are at {listed}",
                 remedy="give the step another name, which reads all files there; or give it the "
-                "path that it had",
+                "path that it had. For the same files at a new place see docs/files.md",
             )
 
     def append(self, content: Mapping[str, Any]) -> bool:

@@ -155,7 +155,7 @@ class FileSource:
         self._records().make_folder()
 
     def check_records(self, store: Files, step: str) -> None:
-        """See `unbounded_source.RecordKeeping`."""
+        """See `unbounded_source.RecordChecking`."""
         log = ListingLog(store, _listings(step), self._folder.place)
         log.catch_up()
         log.check_place()
@@ -268,10 +268,11 @@ class FileSource:
         """Whether a file is as it was. Without dead letters one that cannot be read holds its
         queries up, until it is mended or removed; no epoch with it has counted before."""
         try:
-            self._folder.open(one.name, one.version).close()
+            with self._folder.open(one.name, one.version) as file:
+                # a bucket compares versions when it is read; no file that is listed is empty
+                return bool(file.read(1))
         except DataLossError:
             return False
-        return True
 
     def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
         """Rows of a file, and those that are rejected; all of it where it cannot be read."""

@@ -77,7 +77,7 @@ class Kafka:
     def __post_init__(self) -> None:
         where = "Kafka"
         _check_names(where, self.servers, self.topics, self.pattern)
-        kafka_options.check_options(where, self.options)
+        kafka_options.check_options(where, self.options, (kafka_ranges.QUEUED,))
         if self.start not in (EARLIEST, LATEST):
             what = f"is {argument_checks.shown(self.start)}"
             argument_checks.refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")

@@ -4,7 +4,7 @@ confluent-kafka is imported here, when it is first needed: pipelines without Kaf
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +23,6 @@ OWN = (
     "enable.partition.eof",
     "auto.offset.reset",
     "isolation.level",
-    "queued.max.messages.kbytes",
     "transactional.id",
     "enable.idempotence",
     "delivery.report.only.error",
@@ -81,15 +80,16 @@ def check_topic(where: str, topic: object) -> None:
         )
 
 
-def check_options(where: str, options: object) -> None:
-    """Raise InputError for options that Rekindle sets, and for secrets in the open."""
+def check_options(where: str, options: object, others_own: Sequence[str] = ()) -> None:
+    """Raise InputError for options that Rekindle sets, with some that it sets here alone, and for
+    secrets in the open."""
     argument_checks.check_kind(
         f"{where}: options", options, Mapping, "give a dictionary of options"
     )
     assert isinstance(options, Mapping)
     for name, value in options.items():
         place = f"{where}: option {argument_checks.shown(name)}"
-        if name in OWN:
+        if name in (*OWN, *others_own):
             argument_checks.refuse(place, "is set by Rekindle", "leave it out")
         hidden = isinstance(value, FromFile | FromEnvironment)
         if not hidden and any(word in str(name) for word in SECRETS):

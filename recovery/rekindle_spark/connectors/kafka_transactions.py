@@ -244,7 +244,8 @@ class TransactionalWriter:
             consumer.close()
 
     def _is_unfinished(self, given: dict[str, Any]) -> bool:
-        """Whether the broker tells the marker only to who does not wait for a transaction's end."""
+        """Whether the broker sends the marker only to a reader that does not wait for the end of
+        transactions."""
         with self._consumer(given, "read_uncommitted") as consumer:
             try:
                 found = consumer.committed([self._place()], UNFINISHED_SECONDS_MAX)[0]
@@ -351,14 +352,14 @@ class _Sent:
     epoch: int
     left: int = 0
     began: float = field(default_factory=time.monotonic)
-    heard_at: float = field(default_factory=time.monotonic)
+    acknowledged_at: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
         """Raise SinkAwayError where nothing is acknowledged any more, or not all of it in time."""
         now, left = time.monotonic(), len(self.producer)
         if left != self.left:
-            self.left, self.heard_at = left, now
-        if now - self.heard_at > COMMIT_SECONDS_MAX:
+            self.left, self.acknowledged_at = left, now
+        if now - self.acknowledged_at > COMMIT_SECONDS_MAX:
             what = f"Kafka cannot be reached (nothing acknowledged for {COMMIT_SECONDS_MAX:.0f} s)"
             remedy = "see that its brokers are there, and can be reached from here"
         elif now - self.began > self.seconds_max:

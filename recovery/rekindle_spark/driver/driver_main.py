@@ -163,8 +163,8 @@ def _with_records(built: Program, plain: Program, store: CheckpointStore) -> boo
     recorded = _record_keeping(built)
     keeping = {chain.name for chain in built.chains if chain.root.dead_letters}
     for name, source in recorded.items():
-        begin = partial(source.keep_in, store.files, name, dead_letters=name in keeping)
-        store.patience.through(begin)
+        keep = partial(unbounded_source.keep_records, source, store.files, name)
+        store.patience.through(partial(keep, dead_letters=name in keeping))
     return built is not plain or bool(recorded)
 
 
@@ -224,7 +224,8 @@ def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -
     pipeline, other libraries, or another source with records under its name, DamagedError for a
     record that cannot be read."""
     for name, source in _record_keeping(plain).items():
-        store.patience.through(partial(source.check_records, store.files, name))
+        if isinstance(source, unbounded_source.RecordChecking):
+            store.patience.through(partial(source.check_records, store.files, name))
     history = store.read()
     built = _with_branches(plain, history)
     if savepoint_upgrade.is_needed(built, history):

@@ -305,21 +305,21 @@ def _send(replies: BinaryIO, message: bytes) -> None:
 
 @dataclass(slots=True)
 class _CpuSigns:
-    """Tells the host that a trial gets CPU time. On a busy node a call can take minutes until it
-    has had the time that it may take, and its job is not to be given up meanwhile."""
+    """Reports to the host that a trial gets CPU time. On a busy node a call can take minutes until
+    it has had the time that it may take, and its job is not to be given up meanwhile."""
 
     replies: BinaryIO
     cpu_seconds: float = 0.0
-    told_at: float = field(default_factory=time.monotonic)
+    sent_at: float = field(default_factory=time.monotonic)
 
     def look(self, process: int) -> None:
-        """Tell it where that is so, once a second at most."""
+        """Send a sign where that is so, once a second at most."""
         now = time.monotonic()
-        if now - self.told_at < SIGN_SECONDS:
+        if now - self.sent_at < SIGN_SECONDS:
             return
         cpu_seconds = watchdog.cpu_seconds(process)
         if cpu_seconds > self.cpu_seconds:
-            self.cpu_seconds, self.told_at = cpu_seconds, now
+            self.cpu_seconds, self.sent_at = cpu_seconds, now
             _send(self.replies, SIGN)
 
 

@@ -29,7 +29,11 @@ from rekindle.model.errors import (
     SinkAwayError,
 )
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
-from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
+from rekindle_spark.connectors.kafka_transactions import (
+    TIMEOUT,
+    EpochMarker,
+    TransactionalWriter,
+)
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.store.store_retry import StoreRetry
 from rekindle_spark.user_code import dead_letter_sieve
@@ -45,9 +49,10 @@ MARK_SECONDS = 6 * 3600.0
 WRITERS_MAX = 16
 # Of what lies behind: so much goes into one transaction, but an epoch as a whole. A topic that
 # takes 350 kB of a query partition in a second has that many bytes within the time that a
-# transaction may be open for; for a slower one they become fewer.
+# transaction may be open for; for a slower one they become fewer. A start begins with few: a
+# transaction that is not finished costs all of that time, one that is too small next to nothing.
 ROWS_MAX, FILES_MAX = 100_000, 64
-BYTES_MAX, BYTES_MIN = 16 << 20, 64 << 10
+BYTES_MAX, BYTES_FIRST, BYTES_MIN = 16 << 20, 1 << 20, 64 << 10
 # Of that time: what takes longer than the first is too much, what less than the other too little.
 LONG_SHARE, SHORT_SHARE = 1 / 4, 1 / 16
 
@@ -124,17 +129,18 @@ class TopicPosition:
 class TransactionSize:
     """How many bytes of records go into one transaction of a query partition."""
 
-    bytes_max: int = BYTES_MAX
+    bytes_max: int = BYTES_FIRST
 
     def shrink(self) -> None:
         """One was not finished, or took long."""
         self.bytes_max = max(BYTES_MIN, self.bytes_max // 2)
 
-    def note(self, seconds: float, seconds_max: float) -> None:
-        """One took so many seconds, and may be open for so many."""
+    def note(self, length: int, seconds: float, seconds_max: float) -> None:
+        """One of so many bytes took so many seconds, and may be open for so many. That a small one
+        is quick says nothing about a larger one."""
         if seconds > LONG_SHARE * seconds_max:
             self.shrink()
-        elif seconds < SHORT_SHARE * seconds_max:
+        elif seconds < SHORT_SHARE * seconds_max and 2 * length >= self.bytes_max:
             self.bytes_max = min(BYTES_MAX, 2 * self.bytes_max)
 
 
@@ -190,10 +196,13 @@ def _raised_by(work: Callable[[], None]) -> list[BaseException]:
 class SinkPublisher:
     """A thread that writes one query's output to its sink. `newest` is the number of the newest
     commit record, `begun` what it was when the driver began, `done` that of the last whose output
-    is in the topic. `check_generation` raises
-    FencedError where a newer driver has started; `patience` is that for the store. `away_kinds`
-    are the events that have said why not all is written since `away_since`, and `wanted` is the
-    commit record up to which it has been tried: the sink is back once that is written."""
+    is in the topic. `check_generation` raises FencedError where a newer driver has started;
+    `patience` is that for the store.
+
+    `away_since` has, by query partition, since when nothing of it could be written, and `failing`
+    the partitions that the newest attempt failed for. `away_kinds` are the events that have said
+    why not all is written, and `wanted` is the commit record up to which it has been tried: the
+    sink is back once that is written."""
 
     sink: KafkaSink
     place: SinkIdentity
@@ -206,7 +215,8 @@ class SinkPublisher:
     is_opened: bool = False
     done: int = -1
     failure: RekindleError | None = None
-    away_since: float | None = None
+    away_since: dict[int, float] = field(default_factory=dict)
+    failing: set[int] = field(default_factory=set)
     away_kinds: set[str] = field(default_factory=set)
     wanted: int = 0
     ended: bool = False
@@ -293,7 +303,7 @@ class SinkPublisher:
         indices = range(self.place.partitions)
         if not self.writers:
             self.writers = {index: self.place.writer(self.sink, index) for index in indices}
-        side_by_side([partial(self._open_part, index) for index in indices])
+        self._each({index: partial(self._open_part, index) for index in indices})
         self.is_opened = True
 
     def _open_part(self, index: int) -> None:
@@ -325,11 +335,13 @@ class SinkPublisher:
     def _mark(self) -> None:
         """Set all markers again: the broker forgets what is not set for days, and drivers of other
         stores see by it who writes now."""
-        side_by_side(
-            [
-                partial(self.writers[index].mark, replace(one.marker, store=self.place.store))
+        self._each(
+            {
+                index: partial(
+                    self.writers[index].mark, replace(one.marker, store=self.place.store)
+                )
                 for index, one in self.written.items()
-            ]
+            }
         )
         self.marked_at = driver_clock.now()
 
@@ -338,7 +350,20 @@ class SinkPublisher:
         by_index: dict[int, list[NamedFile]] = {}
         for file in found:
             by_index.setdefault(file.partition, []).append(file)
-        side_by_side([partial(self._write_part, rows, *one) for one in by_index.items()])
+        self._each({one[0]: partial(self._write_part, rows, *one) for one in by_index.items()})
+
+    def _each(self, work: Mapping[int, Callable[[], None]]) -> None:
+        """Do the work of query partitions side by side, and note which of them fail."""
+        failing = self.failing = set[int]()
+
+        def attempt(index: int) -> None:
+            try:
+                work[index]()
+            except (SinkAwayError, FencedError):
+                failing.add(index)
+                raise
+
+        side_by_side([partial(attempt, index) for index in work])
 
     def _write_part(self, rows: OutputRows, index: int, files: Sequence[NamedFile]) -> None:
         written, writer = self.written[index], self.writers[index]
@@ -352,11 +377,14 @@ class SinkPublisher:
             began = driver_clock.now()
             try:
                 writer.write([records for _, records in stretch], marker)
-            except SinkAwayError:
+            except (SinkAwayError, FencedError):
+                # a broker fences the writer of a transaction that was open for too long
                 size.shrink()
                 raise
-            size.note(driver_clock.now() - began, writer.seconds_max)
+            length = sum(records.bytes for _, records in stretch)
+            size.note(length, driver_clock.now() - began, writer.seconds_max)
             written.marker = marker
+            self.away_since.pop(index, None)
 
     def _records(self, rows: OutputRows, file: NamedFile) -> SinkRecords:
         return self.sink.records(self.place.query, self._table(rows, file))
@@ -380,12 +408,11 @@ class SinkPublisher:
 
     def _note_away(self, error: RekindleError, kind: str) -> None:
         now = driver_clock.now()
-        if self.away_since is None:
-            self.away_since = now
+        since = min((self.away_since.setdefault(index, now) for index in self.failing), default=now)
         if kind not in self.away_kinds:
             self.away_kinds.add(kind)
             self.say(kind, {"query": self.place.query, "text": error.what})
-        seconds = now - self.away_since
+        seconds = now - since
         if seconds > self.sink.patience_seconds:
             self.failure = RunError(
                 where=error.where,
@@ -395,9 +422,10 @@ class SinkPublisher:
             )
 
     def _note_back(self) -> None:
-        """Something was written, or nothing is left: to be opened alone is no sign of it."""
-        if self.away_since is not None:
-            self.away_since, self.away_kinds = None, set()
+        """All that was tried is written, or nothing is left: to be opened is no sign of it."""
+        self.away_since.clear()
+        if self.away_kinds:
+            self.away_kinds = set()
             self.say("sink-back", {"query": self.place.query})
 
     def _note_fenced(self, error: FencedError) -> None:
@@ -413,7 +441,11 @@ class SinkPublisher:
             self.failure = _failure(self.place.query, other)
         else:
             name = self.place.name
-            remedy = f"see that no driver of another copy of this store writes as {name}"
+            remedy = (
+                f"see that no driver of another copy of this store writes as {name}; where none "
+                "does, the broker has aborted a transaction that was open for too long: see that "
+                f"its brokers keep up, or raise {TIMEOUT} in the sink's options"
+            )
             again = RunError(where=error.where, what=error.what, remedy=remedy)
             self._note_away(again, "sink-fenced")
 

@@ -13,6 +13,7 @@ and `source_polls`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -120,14 +121,20 @@ class UnboundedSource(Protocol):
 class RecordKeeping(Protocol):
     """A source that keeps records of its own in the checkpoint store. The driver says where, before
     it asks for offsets and before the source is sent to nodes, and whether what cannot be decoded
-    is kept as dead letters. Raises OSError while the store is away.
+    is kept as dead letters. That keyword is left out for a source that does not take it
+    (`keep_records`). Raises OSError while the store is away.
     """
 
     def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None: ...
 
+
+@runtime_checkable
+class RecordChecking(Protocol):
+    """A source that keeps records, and can see beforehand whether those in a store are its own."""
+
     def check_records(self, store: Files, step: str) -> None:
-        """Raise InputError where the store has records of another source under this name. It is
-        asked before the driver takes a generation."""
+        """Raise InputError where the store has records of another source under this name. The
+        driver calls it before it takes a generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,15 @@ def check_terms(where: str, source: Any) -> None:
     remedy = "give it terms = SourceTerms(...)"
     argument_checks.check_kind(f"{where}: terms", source.terms, SourceTerms, remedy)
     source.terms.check(where)
+
+
+def keep_records(source: RecordKeeping, store: Files, step: str, *, dead_letters: bool) -> None:
+    """Call `keep_in` as the source takes it. Raises what that raises."""
+    taken = signature(source.keep_in).parameters.values()
+    if any(one.name == "dead_letters" or one.kind is one.VAR_KEYWORD for one in taken):
+        source.keep_in(store, step, dead_letters=dead_letters)
+    else:
+        source.keep_in(store, step)
 
 
 def is_unbounded(source: Any) -> bool:

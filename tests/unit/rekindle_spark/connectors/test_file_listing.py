@@ -1,8 +1,12 @@
 """The list of a source's files: of which place it is, and what is listed again."""
 
+import errno
 import gzip
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from file_inputs import ends, everything, lines, on_a_node, source, values
@@ -10,8 +14,11 @@ from file_inputs import ends, everything, lines, on_a_node, source, values
 from rekindle.model import record_format
 from rekindle.model.errors import InputError
 from rekindle_spark.connectors import file_folders, file_listing, file_source
+from rekindle_spark.connectors.file_folders import BucketFolder
+from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
 from rekindle_spark.connectors.file_source import MENDED_SECONDS, FileSource
 from rekindle_store import store_files
+from rekindle_store.object_files import ObjectFiles
 
 
 @pytest.fixture
@@ -88,6 +95,21 @@ def test_a_bucket_is_the_same_place_however_it_is_written() -> None:
     assert places == {"s3://in/orders"}
 
 
+def test_s3a_is_another_word_for_s3_and_no_other_place(tmp_path: Path) -> None:
+    def log(place: str) -> ListingLog:
+        made = ListingLog(store_files.at(tmp_path), "listings/orders", file_folders.at(place).place)
+        made.make_folder()
+        made.catch_up()
+        return made
+
+    assert log("s3a://in/orders").append({"files": []})
+    log("s3://in/orders/").check_place()
+    log("S3A://in/orders").check_place()
+    for other in ("s3://in/others", "s3a://other/orders"):
+        with pytest.raises(InputError, match=r"For the same files at a new place see docs/files"):
+            log(other).check_place()
+
+
 def rejected(found: FileSource) -> int:
     return everything(found).rejects.num_rows
 
@@ -162,3 +184,62 @@ def test_a_mended_file_is_read_once_in_whichever_partition_it_is(
         again = found if name == "here" else source(inputs, partitions=2)
         ends(again)
         assert ends(again, at=time.monotonic() + 100) == mended
+
+
+def test_a_whole_record_of_a_release_before_lists_no_mended_file_again() -> None:
+    """It does not have which versions could not be read, and its files are by partition."""
+    mended = ListedFile("b.gz", 9, "new", 5, "0", 0, 2)
+    broken = ListedFile("b.gz", 7, "old", 4, "1", 0, 1, error="ends too soon")
+    listing = Listing()
+    listing.take_in(1, {"files": [broken.record()]})
+    assert listing.is_mended("b.gz", "new")
+    files = [mended.record(), broken.record()]
+    listing.take_in(2, {"whole": True, "files": files, "begins": {"0": 0, "1": 0}, "seen": []})
+    assert "b.gz" in listing.seen
+    assert not any(listing.is_mended("b.gz", version) for version in ("old", "new", "newer"))
+
+
+class Bucket:
+    """What a client of S3 answers, in place of one. `found` has content and ETag of each object."""
+
+    def __init__(self, found: dict[str, tuple[bytes, str]]) -> None:
+        self.found = found
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        for name, (data, tag) in self.found.items():
+            changed = datetime.fromtimestamp(0, UTC)
+            yield {"path": name, "size": len(data), "e_tag": tag, "last_modified": changed}
+
+    def size(self, name: str) -> int:
+        if name not in self.found:
+            raise FileNotFoundError(errno.ENOENT, "no such key", name)
+        return len(self.found[name][0])
+
+    def read_range(self, name: str, begin: int, end: int, version: str) -> bytes:
+        data, tag = self.found[name]
+        if tag != version:
+            raise OSError(errno.ESTALE, "precondition failed", name)
+        return data[begin:end]
+
+
+def test_an_object_that_could_not_be_read_holds_nothing_up_once_it_is_another_one(
+    inputs: Path,
+) -> None:
+    bucket = Bucket({"a": (lines(1).encode(), '"1"'), "b.gz": (b"nothing packed", '"2"')})
+    found = source(inputs)
+    found._folder = BucketFolder("s3://in/orders", cast("ObjectFiles", bucket))
+    assert ends(found) == {"0": (0, 2)}
+
+    def rejects() -> int:
+        read = found.read("0", 0, 2)
+        assert values(read) == [1]
+        count: int = read.rejects.num_rows
+        return count
+
+    assert rejects() == 1, "it is as it was"
+    bucket.found["b.gz"] = (gzip.compress(lines(2, 3).encode()), '"3"')
+    assert rejects() == 0
+    bucket.found["b.gz"] = (b"", '"4"')
+    assert rejects() == 0
+    del bucket.found["b.gz"]
+    assert rejects() == 0

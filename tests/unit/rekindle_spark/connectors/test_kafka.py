@@ -75,6 +75,7 @@ def source(**given: Any) -> Kafka:
         ({"start": "now"}, "start: is 'now'; choose one of: earliest, latest"),
         ({"columns": ["offset"]}, "columns: name 'offset'"),
         ({"options": {"group.id": "x"}}, "option 'group.id': is set by Rekindle"),
+        ({"options": {"queued.max.messages.kbytes": 1}}, "kbytes': is set by Rekindle"),
         ({"options": {"sasl.password": "x"}}, "option 'sasl.password': is a secret"),
         ({"options": {"ssl.key.pem": "x"}}, "option 'ssl.key.pem': is a secret"),
         ({"options": {"retries": []}}, "option 'retries': is of type list"),

@@ -43,6 +43,11 @@ def test_what_cannot_be_meant_is_refused_with_its_place(given: dict[str, Any], t
     assert text in str(refused.value)
 
 
+def test_a_sink_takes_an_option_that_is_set_for_sources_alone() -> None:
+    options = {"queued.max.messages.kbytes": 1_000}
+    assert KafkaSink("b:9092", "t", options=options).options == options
+
+
 @pytest.mark.parametrize(
     ("to", "text"),
     [

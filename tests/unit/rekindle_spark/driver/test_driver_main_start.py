@@ -1,7 +1,7 @@
 """The start of a driver: what can be seen before a generation is taken fences nobody."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,13 +15,43 @@ from rekindle.model.settings import Settings
 from rekindle_spark.connectors.file_source import FileSource
 from rekindle_spark.driver import driver_main
 from rekindle_spark.driver.driver_main import DriverPlace
+from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, SourceTerms
 from rekindle_spark.store import library_versions
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import store_files
+from rekindle_store.store_files import Files
 
 Change = Callable[[pa.Table], pa.Table]
+
+
+class KeepingSource:
+    """A user's source as it was written before `dead_letters` and `check_records`."""
+
+    schema = pa.schema([("at", pa.timestamp("us"))])
+    event_time = "at"
+    terms = SourceTerms()
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Files, str]] = []
+
+    def keep_in(self, files: Files, step: str) -> None:
+        self.kept.append((files, step))
+
+    def check(self, step: str) -> None: ...
+
+    def initial_offsets(self) -> Mapping[str, int]:
+        return {}
+
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+        return {}
+
+    def read(self, _partition: str, _start: int, _end: int) -> pa.Table:
+        return self.schema.empty_table()
+
+    def commit(self, offsets: Mapping[str, int]) -> None: ...
 
 
 class NoSpark:
@@ -150,3 +180,14 @@ def test_a_start_with_files_at_another_place_fences_nobody(tmp_path: Path) -> No
     place = DriverPlace(None, tmp_path / "store", tmp_path / "events.jsonl", {})
     with pytest.raises(InputError, match=r"step rows: .* give the step another name"):
         driver_main.run(pipeline, Settings(), place)
+
+
+def test_a_source_that_keeps_records_as_it_always_could_gets_its_place(
+    running: CheckpointStore,
+) -> None:
+    pipeline, source = Pipeline("kept"), KeepingSource()
+    pipeline.source("rows", source).sink("out")
+    built = program.build(pipeline)
+    driver_main._check_history(built, Settings(), running)
+    assert driver_main._with_records(built, built, running)
+    assert source.kept == [(running.files, "rows")]

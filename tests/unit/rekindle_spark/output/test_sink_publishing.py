@@ -11,6 +11,7 @@ from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker
 from rekindle_spark.output import sink_declarations
 from rekindle_spark.output.sink_publishing import (
+    BYTES_FIRST,
     BYTES_MAX,
     BYTES_MIN,
     FILES_MAX,
@@ -79,17 +80,27 @@ def test_the_bytes_of_records_are_those_of_keys_and_values() -> None:
 
 
 def test_a_topic_that_is_slow_gets_less_in_a_transaction_and_more_once_it_is_quick() -> None:
-    size = TransactionSize()
-    size.note(13.0, seconds_max=48.0)
+    size = TransactionSize(BYTES_MAX)
+    size.note(BYTES_MAX, 13.0, seconds_max=48.0)
     assert size.bytes_max == BYTES_MAX // 2
-    size.note(6.0, seconds_max=48.0)
+    size.note(BYTES_MAX, 6.0, seconds_max=48.0)
     assert size.bytes_max == BYTES_MAX // 2
     for _ in range(3):
-        size.note(0.1, seconds_max=48.0)
+        size.note(BYTES_MAX, 0.1, seconds_max=48.0)
     assert size.bytes_max == BYTES_MAX
     for _ in range(30):
         size.shrink()
     assert size.bytes_max == BYTES_MIN
+
+
+def test_a_start_begins_with_small_transactions_and_only_full_ones_make_room_for_larger() -> None:
+    size = TransactionSize()
+    assert size.bytes_max == BYTES_FIRST == 1 << 20
+    size.note(BYTES_FIRST // 4, 0.1, seconds_max=48.0)
+    assert size.bytes_max == BYTES_FIRST
+    for _ in range(4):
+        size.note(size.bytes_max, 0.1, seconds_max=48.0)
+    assert size.bytes_max == BYTES_MAX
 
 
 def test_epochs_that_are_already_in_a_stretch_are_written_when_the_limit_falls() -> None:

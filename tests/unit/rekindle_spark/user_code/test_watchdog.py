@@ -1,6 +1,9 @@
 """Notes of what a process works on, and the time that a call may take."""
 
+import os
 import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,3 +146,17 @@ def test_an_exit_code_is_described_as_how_a_function_ended_its_process(
     exit_code: int, text: str
 ) -> None:
     assert watchdog.described(exit_code, CALL) == text
+
+
+def test_the_cpu_time_of_a_process_has_that_of_threads_that_have_ended() -> None:
+    def work() -> None:
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            pass
+
+    before = watchdog.cpu_seconds(os.getpid())
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert watchdog.cpu_seconds(os.getpid()) - before > 0.15
+    assert watchdog.cpu_seconds(2**22 + 1) == 0.0, "no process has such a number"
