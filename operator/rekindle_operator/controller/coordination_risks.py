@@ -8,7 +8,6 @@ failure may find nobody to act, while everything still runs. Pure; the operator'
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
 
 from rekindle.coordination.application_status import counted, named
 from rekindle.coordination.session import Driver
@@ -42,12 +41,10 @@ class DriverContact:
 
 def dangers(
     coordination: Coordination, contacts: Iterable[DriverContact] = ()
-) -> tuple[tuple[Reason, str], ...]:
+) -> tuple[tuple[Word, str], ...]:
     """Everything that is wrong, the worst first; nothing where all is well."""
     drivers = tuple(contacts)
-    found = (*_now(coordination), *_of_drivers(drivers), *_next(coordination))
-    # a condition takes any word of ours, and its type names the core's
-    return tuple((cast(Reason, word), text) for word, text in found)
+    return (*_now(coordination), *_of_drivers(drivers), *_next(coordination))
 
 
 def _now(coordination: Coordination) -> Iterator[tuple[Word, str]]:

@@ -12,6 +12,7 @@ them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from rekindle.coordination.application_status import counted, named
 from rekindle.model.errors import InputError
@@ -37,6 +38,7 @@ from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
 from rekindle_operator.policies.policy_selection import Overlap
 from rekindle_operator.policies.protection_reasons import ProtectionReason
+from rekindle_operator.recovery.recovery_reasons import Word
 
 SHOWN_MAX = 5
 EVERYTHING = 1.0 - 1e-9
@@ -248,7 +250,7 @@ def _of_outlook(application: str, found: DomainLossForecast) -> str:
     return f"Of all priority of {application} would stop: {losses}{rest}."
 
 
-def at_risk(dangers: Iterable[tuple[Reason, str]]) -> ConditionFinding:
+def at_risk(dangers: Iterable[tuple[Word, str]]) -> ConditionFinding:
     """Whether coordination may fail: each danger a reason with a sentence, the worst first."""
     found = tuple(dangers)
     if not found:
@@ -257,4 +259,5 @@ def at_risk(dangers: Iterable[tuple[Reason, str]]) -> ConditionFinding:
             COORDINATION_AT_RISK, False, ResourceReason.COORDINATION_SOUND, text
         )
     text = " ".join(sentence for _, sentence in found)
-    return ConditionFinding(COORDINATION_AT_RISK, True, found[0][0], text)
+    # a condition takes any word of ours, and its type names the core's
+    return ConditionFinding(COORDINATION_AT_RISK, True, cast(Reason, found[0][0]), text)

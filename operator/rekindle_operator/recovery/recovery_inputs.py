@@ -17,15 +17,15 @@ from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.coordination_state import CoordinationState
 from rekindle.coordination.session import Decision, Driver
 from rekindle.model.incidents import Incident
-from rekindle.model.reasons import Reason
 from rekindle.protocol import Acknowledgement, Directive, PlanOrder, ProgressReport
 from rekindle_operator.api.recovery_class import Certainty
 from rekindle_operator.api.recovery_status import NodeRequest
 from rekindle_operator.policies.effective_policy import ReachedLimit
+from rekindle_operator.recovery.recovery_reasons import Word
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Danger = tuple[Reason, str]
+Danger = tuple[Word, str]
 
 
 @dataclass(frozen=True, slots=True)
