@@ -123,9 +123,7 @@ def plan(
     )
 
 
-def to_problem(
-    applications: Mapping[str, ApplicationDemand], nodes: Mapping[str, int]
-) -> Problem:
+def to_problem(applications: Mapping[str, ApplicationDemand], nodes: Mapping[str, int]) -> Problem:
     """RECOVERY SCHEDULING for what is not of use yet. In a circle of dependencies all come
     together; a name that is not there is passed over."""
     needed = {name: item.needed() for name, item in applications.items()}
@@ -210,9 +208,7 @@ def _pods(item: ApplicationDemand) -> tuple[PodDemand, ...]:
     return item.executors if item.driver is None else (item.driver, *item.executors)
 
 
-def _waiting(
-    applications: Iterable[ApplicationDemand], admitted: frozenset[str]
-) -> dict[str, int]:
+def _waiting(applications: Iterable[ApplicationDemand], admitted: frozenset[str]) -> dict[str, int]:
     found = {}
     for item in applications:
         parts = {**item.needed(), **{pod.uid: pod.cpu_millis for pod in _pods(item)}}

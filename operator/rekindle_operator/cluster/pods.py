@@ -23,6 +23,7 @@ from rekindle_operator.cluster.spark_containers import SIDECAR, spark_container
 __all__ = [
     "APACHE",
     "APPLICATION_LABEL",
+    "AWAITED",
     "GATE",
     "KEPT_OFF_ANNOTATION",
     "KUBEFLOW",
@@ -42,7 +43,7 @@ __all__ = [
 APPLICATION_LABEL = "rekindle.dev/application"
 KEPT_OFF_ANNOTATION = "rekindle.dev/kept-off"
 # Of pods that wait for their turn, by our webhook; the label is the same and says `awaited`.
-GATE = "rekindle.dev/turn"
+GATE, AWAITED = "rekindle.dev/turn", "awaited"
 KUBEFLOW, APACHE = SPARK_APPLICATION_GROUPS = ("sparkoperator.k8s.io", "spark.apache.org")
 
 Role = Literal["driver", "executor"]

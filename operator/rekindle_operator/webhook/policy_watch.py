@@ -44,6 +44,7 @@ class WatchedPolicies:
     classes: dict[str, RecoveryClass] = field(default_factory=dict)
     applications: dict[str, SparkApplicationSeen] = field(default_factory=dict)
     avoided: dict[str, tuple[Domain, ...]] = field(default_factory=dict)
+    waiting: frozenset[str] = frozenset()
     avoided_at: float = 0.0
     _view: PolicyView | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,6 +52,19 @@ class WatchedPolicies:
     def terms_of(self, pod: Body, namespace: str) -> Terms | InjectionRefusal | None:
         """What holds for a pod by what is known now."""
         return injector.terms_of(pod, namespace, self.view())
+
+    def waits(self, pod: Body, namespace: str) -> bool:
+        """Whether a new pod waits for its turn, by what is known now."""
+        return self.gates and injector.waits(pod, namespace, self.view())
+
+    @property
+    def gates(self) -> bool:
+        """Whether there are pods that wait for their turn, by a record that is valid."""
+        return bool(self.waiting) and self._is_valid
+
+    @property
+    def _is_valid(self) -> bool:
+        return self.clock() - self.avoided_at < avoided_domains.VALID_SECONDS
 
     def view(self) -> PolicyView:
         """What is known now, as a value."""
@@ -63,8 +77,9 @@ class WatchedPolicies:
                     (),
                     self.defaults,
                 )
-            is_valid = self.clock() - self.avoided_at < avoided_domains.VALID_SECONDS
-            return replace(self._view, avoided=self.avoided if is_valid else {})
+            if not self._is_valid:
+                return replace(self._view, avoided={})
+            return replace(self._view, avoided=self.avoided, waiting=self.waiting)
 
     def take(self, news: "News[WatchedPolicies]") -> None:
         """Carry out what a watch tells."""
@@ -87,9 +102,11 @@ class WatchedPolicies:
             self.applications[application.uid] = application
             self._view = None
 
-    def see_avoided(self, avoided: dict[str, tuple[Domain, ...]]) -> None:
+    def see_avoided(
+        self, avoided: dict[str, tuple[Domain, ...]], waiting: frozenset[str] = frozenset()
+    ) -> None:
         """Written again, so valid from now on."""
-        self.avoided, self.avoided_at = avoided, self.clock()
+        self.avoided, self.waiting, self.avoided_at = avoided, waiting, self.clock()
 
     def forget(self, uid: str) -> None:
         """An object that is gone, of whichever kind."""
@@ -164,7 +181,8 @@ def _applications(group: str, api_version: str) -> WatchHandler[WatchedPolicies]
 
 def _avoided_seen(body: Body) -> News[WatchedPolicies]:
     found = avoided_domains.from_config_map(body)
-    return lambda known: known.see_avoided(found)
+    waiting = avoided_domains.waiting_buckets(body)
+    return lambda known: known.see_avoided(found, waiting)
 
 
 def _avoided_gone(_: Body) -> News[WatchedPolicies]:

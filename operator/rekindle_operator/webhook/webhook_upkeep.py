@@ -1,4 +1,4 @@
-"""What the operator that acts does for the webhook: its certificate, and the domains to avoid.
+"""What the operator that acts does for the webhook: certificate, domains to avoid, pods that wait.
 
 The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate is
 looked after from a thread of its own; the domains that executors of applications with an incident
@@ -34,7 +34,8 @@ PAUSE_FACTOR = 10.0
 
 @dataclass(slots=True)
 class WebhookUpkeep:
-    """`acts` says whether this operator does; `clock` is in seconds."""
+    """`acts` says whether this operator does; `clock` is in seconds; `waiting` gives the buckets
+    whose new pods wait for their turn."""
 
     options: OperatorOptions
     api: Api
@@ -44,11 +45,12 @@ class WebhookUpkeep:
     log: Log
     acts: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
+    waiting: Callable[[], frozenset[str]] = frozenset
     _dirty: bool = True
     _due: float = 0.0
     _impairments: dict[Place, Impairment] = field(default_factory=dict)
     # what was left to be written last, and when; None before this operator has acted
-    _written: dict[str, tuple[Domain, ...]] | None = None
+    _written: tuple[dict[str, tuple[Domain, ...]], frozenset[str]] | None = None
     _written_at: float = 0.0
     _ending: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
@@ -83,16 +85,16 @@ class WebhookUpkeep:
         if not self.acts():
             self._written = None
             return
-        found, now = avoided(self._impairments.values()), self.clock()
-        is_old = bool(found) and now - self._written_at >= avoided_domains.RENEW_SECONDS
+        found, now = (avoided(self._impairments.values()), self.waiting()), self.clock()
+        is_old = any(found) and now - self._written_at >= avoided_domains.RENEW_SECONDS
         if found == self._written and not is_old:
             return
         self._written, self._written_at = found, now
-        self.errands.leave("avoided-domains", lambda: self._write(found))
+        self.errands.leave("avoided-domains", lambda: self._write(*found))
 
-    def _write(self, found: dict[str, tuple[Domain, ...]]) -> None:
-        home = self.options.namespace
-        body = avoided_domains.to_config_map(found, home, datetime.now(UTC).isoformat())
+    def _write(self, found: dict[str, tuple[Domain, ...]], waiting: frozenset[str]) -> None:
+        home, at = self.options.namespace, datetime.now(UTC).isoformat()
+        body = avoided_domains.to_config_map(found, home, at, waiting)
         path = path_of(object_kinds.CONFIG_MAPS, home)
         try:
             self.api.replace(f"{path}/{avoided_domains.NAME}", body)

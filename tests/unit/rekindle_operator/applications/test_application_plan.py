@@ -60,13 +60,19 @@ def test_executors_that_spark_has_not_made_yet_keep_their_place() -> None:
 
 
 def test_a_dependency_comes_with_what_depends_on_it() -> None:
-    ingest, orders = waiting("ingest", 1, 1_000), waiting("orders", 9, 1_000, depends_on=("ingest",))
+    ingest, orders = (
+        waiting("ingest", 1, 1_000),
+        waiting("orders", 9, 1_000, depends_on=("ingest",)),
+    )
     assert planned({"a": 3_000}, ingest, orders).chosen == ("ingest",)
     assert planned({"a": 4_000}, ingest, orders).chosen == ("orders", "ingest")
 
 
 def test_a_circle_of_dependencies_comes_together() -> None:
-    one, other = waiting("a", 1, 1_000, depends_on=("b",)), waiting("b", 1, 1_000, depends_on=("a",))
+    one, other = (
+        waiting("a", 1, 1_000, depends_on=("b",)),
+        waiting("b", 1, 1_000, depends_on=("a",)),
+    )
     assert planned({"n": 3_000}, one, other).chosen == ()
     assert planned({"n": 4_000}, one, other).chosen == ("a", "b")
 
