@@ -217,7 +217,16 @@ def _assembled(base: _Base) -> RunningOperator:
     stopped: dict[Place, str] = {}
     contacts = DriverContacts(lambda: probe.coordination, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
-    webhook = WebhookUpkeep(options, writer, known, judge, errands, log, writer.may_write)
+    webhook = WebhookUpkeep(
+        options,
+        writer,
+        known,
+        judge,
+        errands,
+        log,
+        writer.may_write,
+        waiting=lambda: consequences.whole.buckets,
+    )
     meter = MetricsReader(
         metrics=base.metrics,
         known=known,

@@ -5,9 +5,10 @@
            waiting.json: '{"version": 1, "buckets": ["pod/team/UID", ...]}'}
 
 The operator that acts writes this ConfigMap when an application has lost a domain, or waits for its
-turn, and again every `RENEW_SECONDS` while there is anything in it. The webhook forgets what has not been renewed for
-`VALID_SECONDS` by its own clock, so an operator that is gone keeps nobody out of a domain, and no new pod from its node. Pure;
-`webhook_upkeep` writes it, `policy_watch` reads it.
+turn, and again every `RENEW_SECONDS` while there is anything in it. The webhook forgets what has
+not been renewed for `VALID_SECONDS` by its own clock, so an operator that is gone keeps nobody out
+of a domain, and no new pod from its node. Pure; `webhook_upkeep` writes it, `policy_watch` reads
+it.
 """
 
 from collections import defaultdict
