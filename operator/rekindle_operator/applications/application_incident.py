@@ -234,6 +234,7 @@ def _plans(before: RecoveryStatus, scene: IncidentNow, *, planned: bool) -> tupl
     made = PlanMade(
         number=before.plans_dropped + len(before.plans) + 1,
         at=moment(scene.now),
+        acknowledged_at=moment(scene.now),  # nobody else has to carry it out
         reason=camel_case(Reason.NODE_BACK),
         text=scene.plan.text,
         queries=scene.plan.chosen,

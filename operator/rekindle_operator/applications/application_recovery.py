@@ -393,7 +393,7 @@ class ApplicationRecovery:
         if after != story.status:
             story.status = after
             errand = partial(self._write, place, story.spec, after, kept)
-            self.errands.leave(f"whole application {place}", errand)
+            self.errands.leave(f"application {place}", errand)
 
     def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
         """Make the Recovery unless it is there; announce what is new, then write it."""

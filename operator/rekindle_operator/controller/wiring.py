@@ -217,16 +217,7 @@ def _assembled(base: _Base) -> RunningOperator:
     stopped: dict[Place, str] = {}
     contacts = DriverContacts(lambda: probe.coordination, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
-    webhook = WebhookUpkeep(
-        options,
-        writer,
-        known,
-        judge,
-        errands,
-        log,
-        writer.may_write,
-        waiting=lambda: consequences.whole.buckets,
-    )
+    webhook = _upkeep(base, writer, consequences)
     meter = MetricsReader(
         metrics=base.metrics,
         known=known,
@@ -272,6 +263,20 @@ def _assembled(base: _Base) -> RunningOperator:
             stand=leadership.stand,
             stopped=stopped,
         ),
+    )
+
+
+def _upkeep(base: _Base, writer: Api, consequences: Effects) -> WebhookUpkeep:
+    """It says as well which pods wait for their turn."""
+    return WebhookUpkeep(
+        base.options,
+        writer,
+        consequences.known,
+        consequences.judge,
+        consequences.errands,
+        base.log,
+        writer.may_write,
+        waiting=lambda: consequences.whole.buckets,
     )
 
 

@@ -53,9 +53,11 @@ def manifest(
     *,
     excluded_namespaces: Sequence[str] = (),
     bundle: bytes = b"",
+    turns: bool = False,
 ) -> Json:
     """The configuration of this name. `where` is the `clientConfig` without its bundle;
-    `excluded_namespaces` are never asked about, besides those of the system."""
+    `excluded_namespaces` are never asked about, besides those of the system; with `turns`, pods of
+    whole applications wait for theirs."""
     excluded = sorted({*SYSTEM_NAMESPACES, *excluded_namespaces})
     client = dict(where)
     if bundle:
@@ -96,19 +98,22 @@ def manifest(
         "objectSelector": {"matchLabels": {ROLE_LABEL: "executor", EXECUTOR_LABEL: "true"}},
         "timeoutSeconds": EXECUTOR_SECONDS_MAX,
     }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [drivers, executors, *([_turns(shared)] if turns else [])],
+    }
+
+
+def _turns(shared: Json) -> Json:
     role = {"key": ROLE_LABEL, "operator": "In", "values": ["driver", "executor"]}
-    turns = {
+    return {
         "name": TURNS,
         **shared,
         "matchConditions": [{"name": "no-node-yet", "expression": _NOT_PLACED}],
         "objectSelector": {"matchExpressions": [role]},
         "timeoutSeconds": EXECUTOR_SECONDS_MAX,
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [drivers, executors, turns],
     }
 
 

@@ -129,6 +129,25 @@ def test_what_the_operator_does_not_renew_keeps_nobody_out_of_a_domain(watched: 
     assert watched.known.view().avoided == {}
 
 
+def test_no_pod_waits_by_a_record_that_the_operator_does_not_renew(watched: Watched) -> None:
+    written = avoided_domains.to_config_map({}, "rekindle", CREATED, ["bucket"])
+    written["metadata"]["uid"] = "m"
+    watched.see("configmaps", written)
+    watched.now = avoided_domains.VALID_SECONDS - 1
+    assert watched.known.gates
+    assert watched.known.view().waiting == {"bucket"}
+    watched.now = avoided_domains.VALID_SECONDS
+    assert not watched.known.gates
+    assert watched.known.view().waiting == frozenset()
+    watched.see("configmaps", written)
+    assert watched.known.gates
+    watched.see(
+        "configmaps",
+        avoided_domains.to_config_map({}, "rekindle", CREATED) | {"metadata": written["metadata"]},
+    )
+    assert not watched.known.gates, "the incident is over"
+
+
 def test_only_the_one_config_map_is_asked_for(watched: Watched) -> None:
     scope = watched.watcher("configmaps").scope
     assert scope.namespace == "rekindle"

@@ -8,7 +8,9 @@ from spark_objects import Body
 from rekindle_operator.webhook import webhook_configuration
 
 SERVICE = webhook_configuration.service("rekindle-webhook", "rekindle")
-GIVEN = webhook_configuration.manifest("rekindle", SERVICE, excluded_namespaces=("rekindle",))
+GIVEN = webhook_configuration.manifest(
+    "rekindle", SERVICE, excluded_namespaces=("rekindle",), turns=True
+)
 
 
 def trusting(*bundles: bytes) -> Body:

@@ -111,3 +111,17 @@ def test_without_a_webhook_nothing_is_written() -> None:
     cluster = Cluster(webhook=False)
     cluster.lose()
     assert cluster.writes == 0
+
+
+def test_pods_that_wait_are_written_and_renewed_while_there_are_any(cluster: Cluster) -> None:
+    waiting = frozenset({"bucket"})
+    cluster.upkeep.waiting = lambda: waiting
+    cluster.upkeep.refresh((), stirred=False)
+    assert cluster.kept is not None
+    assert avoided_domains.waiting_buckets(cluster.kept) == {"bucket"}
+    cluster.now += avoided_domains.RENEW_SECONDS
+    cluster.upkeep.refresh((), stirred=False)
+    assert cluster.writes == 3
+    cluster.upkeep.waiting = frozenset
+    cluster.upkeep.refresh((), stirred=False)
+    assert (cluster.writes, avoided_domains.waiting_buckets(cluster.kept)) == (4, frozenset())
