@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+import msgspec
+
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.reasons import Reason
 from rekindle.protocol import PriorityOverride
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api import recovery_resource
-from rekindle_operator.api.custom_resources import API_VERSION
+from rekindle_operator.api.custom_resources import API_VERSION, identity
 from rekindle_operator.api.recovery_policy import ApplicationNeed, RecoveryPolicy
 from rekindle_operator.api.recovery_resource import (
     ApplicationReference,
@@ -30,7 +32,13 @@ from rekindle_operator.api.recovery_resource import (
     RecoverySpec,
     recovery_name,
 )
-from rekindle_operator.api.recovery_status import ENDED, Phase, RecoveryStatus, to_status
+from rekindle_operator.api.recovery_status import (
+    ENDED,
+    NodeRequest,
+    Phase,
+    RecoveryStatus,
+    to_status,
+)
 from rekindle_operator.applications import application_incident
 from rekindle_operator.applications.application_incident import (
     ApplicationLook,
@@ -54,7 +62,7 @@ from rekindle_operator.cluster.api_client import (
 )
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.nodes import ClusterNode
-from rekindle_operator.cluster.pods import GATE, PodSeen
+from rekindle_operator.cluster.pods import GATE, Labels, PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
@@ -89,7 +97,7 @@ class OpenStory:
 @dataclass(slots=True)
 class ApplicationRecovery:
     """`reference` names an application as a Recovery does; `shape` gives an executor of one, which
-    `measure` has read. `demands` are for nodes, `buckets` of applications whose new pods wait."""
+    `measure` has read; `rows` (by incident) say what became of requests for nodes. `demands` are for nodes, `buckets` of applications whose new pods wait."""
 
     known: ClusterView
     judge: DetectionRunner
@@ -100,6 +108,7 @@ class ApplicationRecovery:
     reference: Callable[[application_matching.MatchedApplication], ApplicationReference]
     shape: Callable[[Place], ExecutorShape | None]
     measure: Callable[[Place, PodSeen], None]
+    rows: Callable[[Place], Mapping[int, tuple[NodeRequest, ...]]]
     demands: tuple[NodeDemand, ...] = ()
     buckets: frozenset[str] = frozenset()
     _stories: dict[Place, OpenStory] = field(default_factory=dict)
@@ -107,6 +116,8 @@ class ApplicationRecovery:
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
+    # of each policy: for which demands, nodes and solver the newest plan was made
+    _planned: dict[str, tuple[object, ApplicationPlan]] = field(default_factory=dict)
     _node_millis: int = 0
     _due: float = 0.0
 
@@ -155,6 +166,7 @@ class ApplicationRecovery:
         self._stories.clear()
         self._lifted.clear()
         self._ended.clear()
+        self._planned.clear()
         self.demands, self.buckets = (), frozenset()
 
     def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
@@ -169,6 +181,7 @@ class ApplicationRecovery:
             del self._stories[place]  # `Effects` abandons its Recovery
         open_ = {place: story for place, story in open_.items() if place in looks}
         if not open_:
+            self._planned.pop(name, None)
             return _Turn()
         return self._incident(policy, held, looks, open_)
 
@@ -222,6 +235,7 @@ class ApplicationRecovery:
             )
             if left is not None and left.spec.policy_name == policy.metadata.name:
                 self._stories[place] = OpenStory(name, left.spec, left.status)
+                self.known.changed.add(place)  # its executors on lost nodes are to be deleted
                 mine.add(place)
             elif look.lost:
                 self._open(name, policy, place, look)
@@ -240,6 +254,7 @@ class ApplicationRecovery:
             policy.spec.class_name,
         )
         self._stories[place] = OpenStory(name, spec, RecoveryStatus())
+        self.known.changed.add(place)
 
     def _incident(
         self,
@@ -250,7 +265,7 @@ class ApplicationRecovery:
     ) -> "_Turn":
         nodes = self._nodes(looks)
         why = self._held_by(held, open_)
-        made = None if why is not None else self._plan(held, looks, open_, nodes)
+        made = None if why is not None else self._plan(identity(policy), held, looks, open_, nodes)
         lost = {name for look in looks.values() for name in look.lost}
         scene = IncidentNow(
             now=time.time(),
@@ -296,26 +311,34 @@ class ApplicationRecovery:
 
     def _plan(
         self,
+        name: str,
         held: Effective,
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
         nodes: Mapping[str, int],
     ) -> ApplicationPlan:
+        """The plan for now; made again only when something is otherwise than before."""
         solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
-        demands = (
+        demands = tuple(
             look.demand(affected=place in open_ and not look.is_calm)
-            for place, look in looks.items()
+            for place, look in sorted(looks.items())
         )
-        return plan(demands, nodes, solver)
+        basis = demands, dict(nodes), solver
+        known = self._planned.get(name)
+        if known is None or known[0] != basis:
+            known = self._planned[name] = basis, plan(demands, nodes, solver)
+        return known[1]
 
     def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
         """Free CPU of nodes on which something that waits may run, less what has been admitted."""
-        waiting = [pod for look in looks.values() for pod in look.waiting]
+        needs = {
+            (pod.tolerates, pod.node_labels) for look in looks.values() for pod in look.waiting
+        }
         registry, silent = self.known.registry, self.judge.avoidance.silent
         free = {
             name: registry.free_millis(name)
             for name, node in registry.nodes.items()
-            if name not in silent and _is_open(node) and any(_suits(pod, node) for pod in waiting)
+            if name not in silent and _is_open(node) and any(_suits(node, *need) for need in needs)
         }
         self._node_millis = max(
             (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
@@ -390,6 +413,8 @@ class ApplicationRecovery:
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds)
         after = application_incident.tell(story.status, look, scene, back=back)
+        requests = self.rows(place).get(story.spec.incident, story.status.requests)
+        after = msgspec.structs.replace(after, requests=requests)
         if after != story.status:
             story.status = after
             errand = partial(self._write, place, story.spec, after, kept)
@@ -479,10 +504,10 @@ def _is_open(node: ClusterNode) -> bool:
     return judged.ready == READY and not (judged.unschedulable or node.fenced)
 
 
-def _suits(pod: PodSeen, node: ClusterNode) -> bool:
-    """Whether a pod that waits may run on a node, by taints and node selector."""
-    tolerated = "*" in pod.tolerates or set(pod.tolerates).issuperset(node.judged.taints)
-    return tolerated and node.judged.labels.items() >= dict(pod.node_labels).items()
+def _suits(node: ClusterNode, tolerates: tuple[str, ...], node_labels: Labels) -> bool:
+    """Whether a pod may run on a node, by the taints that it tolerates and its node selector."""
+    tolerated = "*" in tolerates or set(tolerates).issuperset(node.judged.taints)
+    return tolerated and node.judged.labels.items() >= dict(node_labels).items()
 
 
 def _owner(place: Place, application: ApplicationReference) -> ObjectReference | None:

@@ -30,6 +30,7 @@ __all__ = [
     "RUN_LABEL",
     "SIDECAR",
     "SPARK_APPLICATION_GROUPS",
+    "Labels",
     "Occupant",
     "PodSeen",
     "Role",

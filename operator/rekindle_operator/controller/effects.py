@@ -207,6 +207,7 @@ class Effects:
             reference,
             self._executors.get,
             self.evictor.measure,
+            lambda place: self._rows.get(place, {}),
         )
         self.statuses = PolicyStatusWriter(
             self.api,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from acting_driver import pod_body
 from kubernetes import client
+from node_requests import KARPENTER, NodeRequests
 from operating_world import Object, World, await_that
 
 GATE, QUOTA = "rekindle.dev/turn", "example.com/quota"
@@ -80,7 +81,8 @@ def started(world: World) -> tuple[Application, Application, list[str]]:
     """Two applications, their drivers on one node, and the nodes of their executors."""
     world.operator.lead()
     world.grounds.lay_out({"a": 3})
-    world.make_class()
+    # nobody answers its requests: with none that makes any, an autoscaler would be left to look
+    world.make_class(provisioning=[KARPENTER])
     world.make_policy(
         selector=SELECTS,
         recovers="Applications",
@@ -99,7 +101,7 @@ def started(world: World) -> tuple[Application, Application, list[str]]:
 
 @pytest.mark.usefixtures("asking")
 def test_pods_wait_for_their_turn_and_the_most_important_application_comes_first(
-    world: World,
+    world: World, requests: NodeRequests
 ) -> None:
     low, high, lost = started(world)
     assert not high.would_wait, "before an incident no pod is changed"
@@ -111,6 +113,7 @@ def test_pods_wait_for_their_turn_and_the_most_important_application_comes_first
     high.add()
     assert (low.gates, high.gates) == ([QUOTA, GATE], [GATE])
     await_that(lambda: low.story.get("reason") == high.story.get("reason") == "NoCapacity")
+    await_that(lambda: requests.counts()["Karpenter"] == 2, "no nodes are asked for")
     world.nodes.add(1, zone="a")
     await_that(lambda: high.executor.spec.node_name, "the first node is not used")
     assert low.gates == [QUOTA, GATE]
@@ -129,9 +132,10 @@ def test_pods_wait_for_their_turn_and_the_most_important_application_comes_first
     assert {row["name"] for row in low.story["lostNodes"]} == {lost[0]}
     assert len(low.story["plans"]) == 1
     await_that(lambda: world.events("Recovered"), "nobody was told")
+    await_that(requests.is_clear, "nodes are asked for after the end")
 
 
-@pytest.mark.usefixtures("asking")
+@pytest.mark.usefixtures("asking", "requests")
 def test_gates_are_lifted_when_the_policy_goes_and_another_operator_goes_on_with_the_others(
     world: World,
 ) -> None:

@@ -13,6 +13,7 @@ from spark_objects import Body
 
 from rekindle_operator.api import recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_resource import ApplicationReference
+from rekindle_operator.api.recovery_status import NodeRequest
 from rekindle_operator.applications import application_recovery
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
@@ -42,6 +43,7 @@ class World:
         self.pods: dict[str, Body] = {}
         self.recoveries: dict[str, Body] = {}
         self.events: list[Body] = []
+        self.rows: dict[int, tuple[NodeRequest, ...]] = {}
         self.now = 1_000.0
         self.set_policy(**policy)
         self.known.see_class(make_class(**({"provisioning": provisioning} if provisioning else {})))
@@ -69,6 +71,7 @@ class World:
             ),
             lambda _: executor_of(executor("high", 1)),
             lambda *_: None,
+            lambda _: self.rows,
         )
 
     def set_policy(self, generation: int = 1, **more: Any) -> None:
@@ -251,6 +254,10 @@ def test_nodes_are_wanted_for_what_waits(made: Callable[..., World]) -> None:
     wanted = {item.incident.application: item for item in world.shell.demands}
     assert {name: item.missing for name, item in wanted.items()} == {"high": 1, "low": 1}
     assert all(item.limits.makers for item in wanted.values())
+    requested_at = datetime.fromtimestamp(1_795_000_000, UTC)
+    world.rows = {1: (NodeRequest("r", "karpenter", 1, "Pending", requested_at),)}
+    world.turn()
+    assert world.story("low")["requests"][0]["provider"] == "karpenter"
 
 
 def test_an_autoscaler_sees_the_most_important_application_alone(
