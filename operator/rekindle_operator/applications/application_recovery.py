@@ -97,7 +97,9 @@ class OpenStory:
 @dataclass(slots=True)
 class ApplicationRecovery:
     """`reference` names an application as a Recovery does; `shape` gives an executor of one, which
-    `measure` has read; `rows` (by incident) say what became of requests for nodes. `demands` are for nodes, `buckets` of applications whose new pods wait."""
+    `measure` has read; `rows` (by incident) are requests for nodes and what became of them.
+    `demands` are for nodes, `buckets` of applications whose new pods wait.
+    """
 
     known: ClusterView
     judge: DetectionRunner
