@@ -144,6 +144,14 @@ def named_buckets(place: Place) -> frozenset[str]:
     return frozenset(_bucket(kind, place.namespace, place.application) for kind in kinds)
 
 
+def pod_buckets(application: MatchedApplication) -> frozenset[str]:
+    """Where new pods of an application will be, as far as is known of its driver."""
+    found = named_buckets(application.place)
+    if application.driver is None:
+        return found
+    return found | frozenset(buckets(application.driver, application.place))
+
+
 def driver_of(executor: PodSeen, drivers: Iterable[PodSeen]) -> PodSeen | None:
     """The driver of an executor among those that look for theirs in its bucket: one of its own
     namespace, whatever the executor's pod says of its owner."""

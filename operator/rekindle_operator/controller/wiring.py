@@ -218,6 +218,7 @@ def _assembled(base: _Base) -> RunningOperator:
     webhook = WebhookUpkeep(options, writer, known, judge, errands, log, writer.may_write)
     contacts = _contacts(probe, webhook, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
+    webhook.waiting = lambda: consequences.whole.buckets
     meter = MetricsReader(
         metrics=base.metrics,
         known=known,
