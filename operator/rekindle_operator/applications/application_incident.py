@@ -95,8 +95,7 @@ def look_at(
 ) -> ApplicationLook:
     """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
     `sizes` are of driver and executor as they were known before."""
-    driver = application.driver
-    pods = (*((driver,) if driver is not None else ()), *application.executors)
+    pods = pods_of(application)
     there = [pod for pod in pods if not pod.ended]
     lost = {
         pod.node: any(other.role == "driver" and other.node == pod.node for other in there)
@@ -119,6 +118,12 @@ def look_at(
         driver_millis=_size(pods, "driver", sizes[0]),
         executor_millis=_size(pods, "executor", sizes[1]),
     )
+
+
+def pods_of(application: MatchedApplication) -> tuple[PodSeen, ...]:
+    """Its driver and that one's executors."""
+    driver = application.driver
+    return (*((driver,) if driver is not None else ()), *application.executors)
 
 
 def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:

@@ -130,8 +130,9 @@ def to_problem(applications: Mapping[str, ApplicationDemand], nodes: Mapping[str
     lost = [name for name, item in applications.items() if not item.is_of_use]
     queries = {}
     for name in lost:
-        upstream = _upstream(name, applications)
-        parts = tuple(sorted(part for other in upstream for part in needed[other]))
+        parts = tuple(
+            sorted(part for other in upstream(name, applications) for part in needed[other])
+        )
         queries[name] = QueryDemand(applications[name].priority, parts)
     costs = {
         part: PartitionCost(millis / MILLIS_PER_PERCENT)
@@ -147,7 +148,7 @@ def to_problem(applications: Mapping[str, ApplicationDemand], nodes: Mapping[str
     )
 
 
-def _upstream(name: str, applications: Mapping[str, ApplicationDemand]) -> set[str]:
+def upstream(name: str, applications: Mapping[str, ApplicationDemand]) -> set[str]:
     """An application with all that it depends on, directly or not."""
     found, open_ = {name}, [name]
     while open_:

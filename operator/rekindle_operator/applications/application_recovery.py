@@ -50,6 +50,7 @@ from rekindle_operator.applications.application_plan import (
     PlanSolver,
     plan,
     reserve,
+    upstream,
 )
 from rekindle_operator.cluster import application_matching, object_kinds
 from rekindle_operator.cluster.api_client import (
@@ -62,7 +63,7 @@ from rekindle_operator.cluster.api_client import (
 )
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.nodes import ClusterNode
-from rekindle_operator.cluster.pods import GATE, Labels, PodSeen
+from rekindle_operator.cluster.pods import Labels, PodSeen, without_gate
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
@@ -143,7 +144,9 @@ class ApplicationRecovery:
                 demands += turn.demands
                 waiting |= turn.waiting
                 buckets |= turn.buckets
-        elif policies:  # nothing is confirmed, and nothing is done
+        elif policies:
+            self._hold(policies)
+            self._due = now + REFRESH_SECONDS
             return False
         for place in [place for place, it in self._stories.items() if it.policy not in policies]:
             del self._stories[place]
@@ -170,6 +173,27 @@ class ApplicationRecovery:
         self._ended.clear()
         self._planned.clear()
         self.demands, self.buckets = (), frozenset()
+
+    def _hold(self, policies: Iterable[str]) -> None:
+        """Nothing is confirmed, and nothing is planned: what waits waits on, an hour at most, where
+        its policy still wants it to."""
+        acting = {name for name in policies if self._acts(name)}
+        kept = {
+            pod.uid
+            for place in self.known.registry.places()
+            if (application := self.known.application(place)) is not None
+            and application.policy in acting
+            for pod in application_incident.pods_of(application)
+            if not _is_overdue(pod)
+        }
+        gated = self.known.registry.gated_pods
+        self._release([pod for uid, pod in gated.items() if uid not in kept])
+        if not acting:
+            self.buckets = frozenset()
+
+    def _acts(self, name: str) -> bool:
+        held = self.known.effective(name)
+        return isinstance(held, Effective) and not (held.paused or held.dry_run)
 
     def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
         """One policy (namespace/name)."""
@@ -289,7 +313,7 @@ class ApplicationRecovery:
             pod.uid
             for look in looks.values()
             for pod in look.waiting
-            if pod.uid not in admitted and time.time() - pod.created_at < WAIT_SECONDS_MAX
+            if pod.uid not in admitted and not _is_overdue(pod)
         }
         buckets = {
             key
@@ -352,18 +376,25 @@ class ApplicationRecovery:
         self, made: ApplicationPlan, held: Effective, looks: Mapping[Place, ApplicationLook]
     ) -> frozenset[str]:
         """Where nobody makes requests for nodes: the pods of the most important application that
-        waits, which an autoscaler has to see. One at a time."""
+        waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
+        less important ones that find no node keep nobody waiting."""
         makes = any(item.provider != PENDING_PODS for item in held.providers)
-        if makes or made.admitted or any(look.pending for look in looks.values()):
+        if makes or made.admitted:
             return frozenset()
-        order = [
-            look
-            for look in _ordered(looks.values())
-            if look.waiting and made.skipped.keys().isdisjoint(look.need.depends_on)
-        ]
-        return frozenset(
-            part for look in order[:1] for part in look.demand(affected=True).needed()
-        ) or frozenset(pod.uid for look in order[:1] for pod in look.waiting[:1])
+        named = {look.application.place.application: look for look in looks.values()}
+        demands = {name: look.demand(affected=True) for name, look in named.items()}
+        for first in _ordered(look for look in looks.values() if look.waiting or look.pending):
+            name = first.application.place.application
+            group = upstream(name, demands)
+            if any(named[other].pending for other in group):
+                return frozenset()  # what is less important waits for it
+            needed = {uid for other in group for uid in demands[other].needed()}
+            found = {pod.uid for other in group for pod in named[other].waiting} & needed
+            if not found and demands[name].is_of_use:
+                found = {pod.uid for pod in first.waiting[:1]}
+            if found:
+                return frozenset(found)
+        return frozenset()
 
     def _wanted(
         self,
@@ -461,14 +492,9 @@ class ApplicationRecovery:
 
     def _lift(self, pod: PodSeen) -> None:
         """Take our gate off a pod, and leave those of others."""
-        gone = {"name": GATE, "$patch": "delete"}
-        body = {
-            "metadata": {"uid": pod.uid, "labels": {GATE: None}},
-            "spec": {"schedulingGates": [gone]},
-        }
         path = path_of(object_kinds.PODS, pod.namespace, pod.name)
         try:
-            self.api.patch(path, body, STRATEGIC_MERGE)
+            self.api.patch(path, without_gate(pod.uid), STRATEGIC_MERGE)
         except ObjectConflict:
             return  # another pod has its name by now
         except ApiRefused as refused:
@@ -489,6 +515,10 @@ class _Turn:
 
 def _needs(policy: RecoveryPolicy) -> dict[str, ApplicationNeed]:
     return {item.name: item for item in policy.spec.applications}
+
+
+def _is_overdue(pod: PodSeen) -> bool:
+    return time.time() - pod.created_at >= WAIT_SECONDS_MAX
 
 
 def _holds(override: PriorityOverride, now: float) -> bool:

@@ -39,6 +39,7 @@ __all__ = [
     "moment",
     "pod_seen",
     "shared",
+    "without_gate",
 ]
 
 APPLICATION_LABEL = "rekindle.dev/application"
@@ -139,6 +140,15 @@ def pod_seen(body: Record) -> PodSeen | Occupant | None:
         return None
     held = quantities.requested(body, "cpu", quantities.cpu_millis)
     return Occupant(metadata["uid"], interned(node), held, _is_resident(metadata))
+
+
+def without_gate(uid: str) -> dict[str, Any]:
+    """A strategic merge patch that takes our gate off the pod of a UID, and leaves those of others.
+    The API server refuses it of another pod of the same name."""
+    return {
+        "metadata": {"uid": uid, "labels": {GATE: None}},
+        "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
+    }
 
 
 def interned(text: str | None) -> str:

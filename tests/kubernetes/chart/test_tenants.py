@@ -314,6 +314,7 @@ def test_the_operators_account_does_nothing_that_it_has_no_business_with(
     foreign = {"spec": {"taints": [{"key": "example.com/mine", "effect": "NoSchedule"}]}}
     ours = {"spec": {"taints": [{"key": "rekindle.dev/suspected", "effect": "NoSchedule"}]}}
     path = f"/api/v1/nodes/{node}"
+    nobody = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "0-0"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "another"}}
     with control_plane.api_client(token) as account:
         acting = replace(tenants, edith=account)
@@ -321,6 +322,10 @@ def test_the_operators_account_does_nothing_that_it_has_no_business_with(
             "a pod that is not Spark's": ("DELETE", f"/api/v1/namespaces/{B}/pods/plain", None),
             "another's gate": ("PATCH", pod, {"spec": {"schedulingGates": []}}),
             "a pod's label": ("PATCH", pod, {"metadata": {"labels": {"a": "b"}}}),
+            "a gate's label": ("PATCH", pod, {"metadata": {"labels": {GATE: "else"}}}),
+            "a pod's end": ("PATCH", pod, {"spec": {"activeDeadlineSeconds": 1}}),
+            "a pod's owner": ("PATCH", pod, {"metadata": {"ownerReferences": [nobody]}}),
+            "a pod's finalizer": ("PATCH", pod, {"metadata": {"finalizers": ["a.b/c"]}}),
             "a cordon": ("PATCH", path, cordon),
             "a foreign taint": ("PATCH", path, foreign),
             "a label": ("PATCH", path, {"metadata": {"labels": {"a": "b"}}}),

@@ -345,3 +345,58 @@ def test_while_every_node_looks_lost_nothing_is_begun(made: Callable[..., World]
     world.lose("a", "b")
     world.turn()
     assert world.recoveries == {}
+
+
+def test_while_every_node_looks_lost_a_pod_waits_no_longer_than_an_hour(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.held_at = 1.0
+    world.turn()
+    assert (world.gates("low"), bool(world.shell.buckets)) == ([GATE], True), "it waits on"
+    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    assert world.gates("low") == []
+
+
+@pytest.mark.parametrize("more", [{"paused": True}, {"dryRun": True}])
+def test_a_pause_ends_all_waiting_also_while_every_node_looks_lost(
+    made: Callable[..., World], more: dict[str, Any]
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.held_at = 1.0
+    world.set_policy(2, **more)
+    world.turn()
+    assert (world.gates("low"), world.shell.buckets) == ([], frozenset())
+
+
+def test_a_less_important_pod_that_finds_no_node_keeps_no_other_from_an_autoscaler(
+    made: Callable[..., World],
+) -> None:
+    world = made()
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.turn()
+    assert world.gates("low") == [], "it is all that waits"
+    world.replaced("high")
+    world.turn()
+    assert world.gates("high") == []
+
+
+def test_an_autoscaler_sees_what_the_most_important_application_depends_on(
+    made: Callable[..., World],
+) -> None:
+    needs = [{"name": "high", "dependsOn": ["low"]}, {"name": "low", "dependsOn": ["high"]}]
+    world = made(applications=needs)
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.replaced("high")
+    world.turn()
+    assert (world.gates("low"), world.gates("high")) == ([], []), "they come together"

@@ -163,7 +163,9 @@ def test_a_renewal_counts_whatever_the_clock_of_its_operator_says(watched: Watch
     assert watched.known.view().avoided == {"bucket": (ZONE,)}
 
 
-def waiting_record(written_at_seconds: float, waiting: Iterable[str] = ("bucket",)) -> dict[str, Any]:
+def waiting_record(
+    written_at_seconds: float, waiting: Iterable[str] = ("bucket",)
+) -> dict[str, Any]:
     """The ConfigMap with pods that wait and nothing to avoid."""
     at = AT + timedelta(seconds=written_at_seconds)
     body = avoided_domains.to_config_map({}, "rekindle", at, waiting)
