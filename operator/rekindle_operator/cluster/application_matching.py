@@ -69,6 +69,12 @@ class MatchedApplication:
         return self.footing in (None, ProtectionReason.NAME_SHARED)
 
     @property
+    def pods(self) -> tuple[PodSeen, ...]:
+        """All of them, earlier ones included."""
+        drivers = () if self.driver is None else (self.driver,)
+        return (*drivers, *self.earlier_drivers, *self.executors, *self.earlier_executors)
+
+    @property
     def nodes(self) -> frozenset[str]:
         """The nodes with executors of the driver, by their names in Kubernetes."""
         return frozenset(executor.node for executor in self.executors if executor.node)
