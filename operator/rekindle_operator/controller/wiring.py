@@ -230,7 +230,6 @@ def _assembled(base: _Base) -> RunningOperator:
         outlook=consequences.outlook,
         log=log,
     )
-
     credentials = _credentials(base, writer, known, leadership)
 
     stirred = partial(_stirred, known, credentials, webhook, consequences, meter)
