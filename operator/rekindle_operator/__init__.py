@@ -4,6 +4,7 @@ Gather, decide, apply around the pure core. All that decides is pure itself: val
 no Kubernetes client and no clock. `controller` watches and writes.
 
     api              the custom resources as values
+    applications     whole Spark applications, unchanged, that come back by priority
     cluster          pods, nodes and applications, the API client and watches
     controller       the operator's process: wiring, leader election, effects
     detection        which nodes are lost, from leases and driver reports

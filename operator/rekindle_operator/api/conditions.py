@@ -45,6 +45,7 @@ class ResourceReason(Explained):
     NO_OVERLAP = "no-overlap", "no other policy selects the same application"
     SIDECARS_PRESENT = "sidecars-present", "every selected driver has its sidecar"
     SIDECAR_MISSING = "sidecar-missing", "a driver runs without its sidecar"
+    SIDECAR_NOT_NEEDED = "sidecar-not-needed", "the policy brings back whole applications"
     UNKNOWN_QUERIES = "unknown-queries", "a priority names a query that no pipeline has"
     NOT_HEARD_OF = "not-heard-of", "nothing has been heard of an application"
     QUERIES_RUN = "queries-run", "no query has stopped"

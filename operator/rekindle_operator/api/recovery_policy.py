@@ -33,6 +33,7 @@ Group = Literal["sparkoperator.k8s.io", "spark.apache.org"]
 ApplicationKind = Literal["SparkApplication", "Driver"]
 Approval = Literal["Automatic", "Manual"]
 Mode = Literal["always", "adaptive"]
+Recovers = Literal["Queries", "Applications"]
 LabelKey = Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
 Labels = Annotated[dict[str, Label], msgspec.Meta(max_length=20)]
 Query = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -91,6 +92,15 @@ class QueryPriority(Value, frozen=True):
     until: Moment | None = None
 
 
+class ApplicationNeed(Value, frozen=True):
+    """What a whole application needs to be of use: so many executors beside its driver, and other
+    applications of the same policy, which come back before it or with it."""
+
+    name: Name
+    minimum_executors: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 1
+    depends_on: Annotated[tuple[Name, ...], msgspec.Meta(max_length=20)] = ()
+
+
 class Correlated(Value, frozen=True):
     """So many nodes lost within the window are a correlated failure."""
 
@@ -123,6 +133,8 @@ class PolicySpec(Value, frozen=True):
     """What the team wants."""
 
     selector: Selector
+    recovers: Recovers = "Queries"
+    applications: Annotated[tuple[ApplicationNeed, ...], msgspec.Meta(max_length=200)] = ()
     class_name: Name = "default"
     priorities: Annotated[tuple[QueryPriority, ...], msgspec.Meta(max_length=500)] = ()
     strategy: Literal["incremental", "blocking"] = "incremental"

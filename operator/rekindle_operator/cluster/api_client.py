@@ -35,6 +35,7 @@ JSON = "application/json"
 METADATA_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 # What the client raises for a file that is no kubeconfig: it reads it as if it were one.
 UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 SHOWN_MAX = 200

@@ -69,6 +69,12 @@ class MatchedApplication:
         return self.footing in (None, ProtectionReason.NAME_SHARED)
 
     @property
+    def pods(self) -> tuple[PodSeen, ...]:
+        """All of them, earlier ones included."""
+        drivers = () if self.driver is None else (self.driver,)
+        return (*drivers, *self.earlier_drivers, *self.executors, *self.earlier_executors)
+
+    @property
     def nodes(self) -> frozenset[str]:
         """The nodes with executors of the driver, by their names in Kubernetes."""
         return frozenset(executor.node for executor in self.executors if executor.node)
@@ -142,6 +148,14 @@ def named_buckets(place: Place) -> frozenset[str]:
     """Where executors are that name their application themselves, whoever their driver is."""
     kinds = (*SPARK_APPLICATION_GROUPS, APPLICATION_LABEL)
     return frozenset(_bucket(kind, place.namespace, place.application) for kind in kinds)
+
+
+def pod_buckets(application: MatchedApplication) -> frozenset[str]:
+    """Where new pods of an application will be, as far as is known of its driver."""
+    found = named_buckets(application.place)
+    if application.driver is None:
+        return found
+    return found | frozenset(buckets(application.driver, application.place))
 
 
 def driver_of(executor: PodSeen, drivers: Iterable[PodSeen]) -> PodSeen | None:

@@ -37,6 +37,7 @@ class ClusterCache:
     _held: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _guests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _pods: dict[str, PodSeen | Occupant] = field(default_factory=dict)
+    _gated: Pods = field(default_factory=dict)
     _executors: dict[str, Pods] = field(default_factory=dict)
     _drivers: dict[str, Pods] = field(default_factory=dict)
     _drivers_of_place: dict[Place, Pods] = field(default_factory=dict)
@@ -61,6 +62,16 @@ class ClusterCache:
     def idle_nodes(self) -> frozenset[str]:
         """Nodes on which there is nothing but what belongs to the node itself."""
         return frozenset(name for name in self._nodes if name not in self._guests)
+
+    @property
+    def gated_pods(self) -> Mapping[str, PodSeen]:
+        """Pods that wait for their turn, by UID; not to be changed."""
+        return self._gated
+
+    def free_millis(self, node: str) -> int:
+        """CPU of a node that no pod on it requests; 0 for a node that is not there."""
+        known = self._nodes.get(node)
+        return 0 if known is None else max(0, known.cpu_millis - self._held.get(node, 0))
 
     def see_pod(self, seen: PodSeen | Occupant) -> None:
         """A pod as it is now."""
@@ -207,6 +218,8 @@ class ClusterCache:
                 self._guests[pod.node] += 1
         if isinstance(pod, Occupant):
             return
+        if pod.gated:
+            self._gated[pod.uid] = pod
         if pod.role == "driver":
             policies = self._policies.get(pod.namespace, {})
             self._add_driver(pod, application_matching.place_of(pod, policies))
@@ -217,6 +230,7 @@ class ClusterCache:
 
     def _remove_pod(self, pod: PodSeen | Occupant) -> None:
         del self._pods[pod.uid]
+        self._gated.pop(pod.uid, None)
         if pod.node:
             self._held[pod.node] -= pod.held_millis
             if not self._held[pod.node]:

@@ -23,11 +23,14 @@ from rekindle_operator.cluster.spark_containers import SIDECAR, spark_container
 __all__ = [
     "APACHE",
     "APPLICATION_LABEL",
+    "AWAITED",
+    "GATE",
     "KEPT_OFF_ANNOTATION",
     "KUBEFLOW",
     "RUN_LABEL",
     "SIDECAR",
     "SPARK_APPLICATION_GROUPS",
+    "Labels",
     "Occupant",
     "PodSeen",
     "Role",
@@ -36,10 +39,13 @@ __all__ = [
     "moment",
     "pod_seen",
     "shared",
+    "without_gate",
 ]
 
 APPLICATION_LABEL = "rekindle.dev/application"
 KEPT_OFF_ANNOTATION = "rekindle.dev/kept-off"
+# Of pods that wait for their turn, by our webhook; the label is the same and says `awaited`.
+GATE, AWAITED = "rekindle.dev/turn", "awaited"
 KUBEFLOW, APACHE = SPARK_APPLICATION_GROUPS = ("sparkoperator.k8s.io", "spark.apache.org")
 
 Role = Literal["driver", "executor"]
@@ -67,7 +73,9 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
     something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
     kept of drivers only; `kept_off` are the domains that our webhook has kept an executor off
-    (`failure_domains.listed`), as long as it has no node.
+    (`failure_domains.listed`), as long as it has no node. `gated`: it waits for its turn. Of such
+    a pod it is known too which taints it `tolerates` ("*" for all), and which labels its node must
+    have (`node_labels`).
     """
 
     namespace: str
@@ -94,6 +102,9 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     evicted: bool = False
     labels: Labels = ()
     kept_off: str = ""
+    gated: bool = False
+    tolerates: tuple[str, ...] = ()
+    node_labels: Labels = ()
 
     @property
     def held_millis(self) -> int:
@@ -131,6 +142,15 @@ def pod_seen(body: Record) -> PodSeen | Occupant | None:
     return Occupant(metadata["uid"], interned(node), held, _is_resident(metadata))
 
 
+def without_gate(uid: str) -> dict[str, Any]:
+    """A strategic merge patch that takes our gate off the pod of a UID, and leaves those of others.
+    The API server refuses it of another pod of the same name."""
+    return {
+        "metadata": {"uid": uid, "labels": {GATE: None}},
+        "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
+    }
+
+
 def interned(text: str | None) -> str:
     """The one copy of a string that many objects have."""
     return sys.intern(str(text)) if text else ""
@@ -161,6 +181,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
     container = _spark_container(spec, metadata)
     executor_id = labels.get(EXECUTOR_LABEL, "")
     is_driver = role == "driver"
+    gated = any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ())
     uid = metadata["uid"]
     return PodSeen(
         namespace=interned(metadata.get("namespace")),
@@ -187,7 +208,15 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         evicted=_is_evicted(status.get("conditions") or ()),
         labels=shared(labels) if is_driver else (),
         kept_off="" if spec.get("nodeName") else _kept_off(metadata),
+        gated=gated,
+        tolerates=_tolerated(spec) if gated else (),
+        node_labels=shared(spec.get("nodeSelector")) if gated else (),
     )
+
+
+def _tolerated(spec: Record) -> tuple[str, ...]:
+    found = spec.get("tolerations") or ()
+    return tuple(sorted({interned(item.get("key") or "*") for item in found}))
 
 
 def _resource(metadata: Record, labels: Mapping[str, str]) -> tuple[str, str]:

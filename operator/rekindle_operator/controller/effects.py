@@ -20,6 +20,7 @@ from rekindle_coordinator.coordinator_ports import Look
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_resource import ApplicationReference
 from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.applications.application_recovery import ApplicationRecovery
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -148,6 +149,7 @@ class Effects:
     statuses: PolicyStatusWriter = field(init=False)
     remedying: RemediationRunner = field(init=False)
     departures: DrainedNodes = field(init=False)
+    whole: ApplicationRecovery = field(init=False)
     _executors: dict[Place, ExecutorShape] = field(default_factory=dict)
     _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
     _cases: DecisionCache = field(default_factory=DecisionCache)
@@ -195,6 +197,18 @@ class Effects:
         )
         self.remedying = RemediationRunner(self.known, self.judge, tender, self.fencing_approvals)
         self.departures = DrainedNodes(self.judge)
+        self.whole = ApplicationRecovery(
+            self.known,
+            self.judge,
+            self.api,
+            self.errands,
+            self.log,
+            self.identity,
+            reference,
+            self._executors.get,
+            self.evictor.measure,
+            lambda place: self._rows.get(place, {}),
+        )
         self.statuses = PolicyStatusWriter(
             self.api,
             self.errands,
@@ -289,6 +303,7 @@ class Effects:
             return
         for place in places:
             self._look_at(place)
+        self._wanting |= self.whole.refresh()
         self.remedying.tend(frozenset(self._demands))
         risk = self.contacts.state
         self._dirty |= bool(places) or self.known.stirred or risk != self._risk
@@ -334,6 +349,7 @@ class Effects:
         self.statuses.forget()
         self.remedying.tender.forget()
         self.departures.clear()
+        self.whole.forget()
         self._demands.clear()
         self.contacts.forget_answers()
 
@@ -352,7 +368,8 @@ class Effects:
             if self._demands.pop(place, None) is not None:
                 self._wanting = True
             return
-        lost, avoided = self.judge.lost_nodes(place), self.judge.avoided(place, held)
+        lost = self.judge.lost_nodes(place) | self.whole.lost_nodes(place)
+        avoided = self.judge.avoided(place, held)
         others = application_.orphans + kept_off_needlessly(
             application_.executors, avoided, self.known.registry.nodes
         )
@@ -425,7 +442,7 @@ class Effects:
         open_ = {item.metadata.uid for _, item in self.known.open_recoveries()}
         now = time.monotonic()
         return Wanted(
-            demands=tuple(self._demands[place] for place in self._urgent()),
+            demands=(*(self._demands[place] for place in self._urgent()), *self.whole.demands),
             classes={
                 name: NodeLimits(class_.spec.provisioning)
                 for name, class_ in self.known.classes.items()

@@ -14,6 +14,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_health import Metrics
 from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.zookeeper_probe import ServerFigures
@@ -210,7 +211,7 @@ class MetricsReader:
         there = tuple(self.known.applications())
         metrics.unprotected.set(
             sum(
-                bool(item.policy) and item.footing is ProtectionReason.SIDECAR_MISSING
+                item.footing is ProtectionReason.SIDECAR_MISSING and self._wants_sidecar(item)
                 for item in there
             )
         )
@@ -228,6 +229,11 @@ class MetricsReader:
         metrics.failing.set(self.errands.failing)
         since = self.unacknowledged_since()
         metrics.unacknowledged.set(0.0 if since is None else max(0.0, time.time() - since))
+
+    def _wants_sidecar(self, application: MatchedApplication) -> bool:
+        """Whether a policy selects it, and not as a whole application, which needs none."""
+        policy = self.known.policies.get(application.policy)
+        return policy is not None and policy.spec.recovers == "Queries"
 
     def _heard_at(self) -> float | None:
         newest = self.renewals.newest

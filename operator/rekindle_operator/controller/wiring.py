@@ -218,6 +218,7 @@ def _assembled(base: _Base) -> RunningOperator:
     webhook = WebhookUpkeep(options, writer, known, judge, errands, log, writer.may_write)
     contacts = _contacts(probe, webhook, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
+    webhook.waiting = lambda: consequences.whole.buckets
     meter = MetricsReader(
         metrics=base.metrics,
         known=known,
@@ -229,7 +230,6 @@ def _assembled(base: _Base) -> RunningOperator:
         outlook=consequences.outlook,
         log=log,
     )
-
     credentials = _credentials(base, writer, known, leadership)
 
     stirred = partial(_stirred, known, credentials, webhook, consequences, meter)

@@ -1,8 +1,8 @@
 """The plugin `kubectl rekindle`: shows recoveries, and changes how they go on.
 
-It talks to the API server alone, as whoever calls it, and changes three things: priorities and
-`paused` of a RecoveryPolicy, each by server-side apply under a field manager of its own, and
-`approved` of a Recovery. docs/kubectl.md has every command.
+It talks to the API server alone, as whoever calls it, and changes four things: priorities and
+`paused` of a RecoveryPolicy, each by server-side apply under a field manager of its own, `approved`
+of a Recovery, and our scheduling gate of pods. docs/kubectl.md has every command.
 
     plugin_main         the command line: finds the command, turns errors into messages and exit
                         codes

@@ -22,6 +22,7 @@ ANSWER_SECONDS_MAX = 30.0
 PAGE_ITEMS = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 
 Object = dict[str, Any]
 
@@ -77,10 +78,15 @@ class ApiConnection:
         )
 
     def merge(
-        self, kind: ResourceKind, place: tuple[str, str], change: Object, manager: str
+        self,
+        kind: ResourceKind,
+        place: tuple[str, str],
+        change: Object,
+        manager: str,
+        content: str = MERGE,
     ) -> Object:
-        """A merge patch of the object at `place` (namespace, name)."""
-        return self._patch(kind, place, change, {"fieldManager": manager}, MERGE)
+        """A merge patch of the object at `place` (namespace, name); `content` may be STRATEGIC."""
+        return self._patch(kind, place, change, {"fieldManager": manager}, content)
 
     def _patch(
         self,

@@ -92,7 +92,7 @@ def subjects(objects: ObjectLists, wanted: str | None = None) -> Iterator[Subjec
     those that are written so that nothing of them can be read."""
     objects, broken = _sound(objects)
     yield from (item for item in broken if wanted in (None, item.name))
-    known = _told(objects)
+    known = told(objects)
     bodies = {item["metadata"].get("uid"): item for item in objects.pods}
     resources = {_key(item): item for item in objects.applications}
     for place in sorted(known.places()):
@@ -153,7 +153,9 @@ def _sound(objects: ObjectLists) -> tuple[ObjectLists, list[Subject]]:
     return replace(objects, applications=kept["applications"], pods=kept["pods"]), broken
 
 
-def _told(objects: ObjectLists) -> ClusterCache:
+def told(objects: ObjectLists) -> ClusterCache:
+    """Pods, SparkApplications and policies, joined as the operator joins them; InputError for an
+    object that means nothing."""
     known = ClusterCache()
     for policy in policies_read(objects):
         known.see_policy(policy)

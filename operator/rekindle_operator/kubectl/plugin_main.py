@@ -50,6 +50,7 @@ COMMANDS = (
     PluginCommand("priority", "Say for a while which queries matter more than the pipeline says."),
     PluginCommand("pause", "Plan and request nothing for the applications of a policy."),
     PluginCommand("resume", "End a pause."),
+    PluginCommand("release", "Let pods run that wait for their turn, whatever the plan says."),
     PluginCommand("approve", "Approve a recovery that waits for a person."),
     PluginCommand("preflight", "Warn of what would keep an application from coming back."),
 )

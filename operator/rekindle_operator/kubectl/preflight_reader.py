@@ -36,11 +36,7 @@ WEBHOOK = "app.kubernetes.io/name=rekindle,app.kubernetes.io/component=webhook"
 
 def read(cluster: ApiConnection) -> ObjectLists:
     """Applications with all that is around them."""
-    pods = _pods(cluster)
-    applications: list[Object] = []
-    for versions in SPARK_APPLICATIONS:
-        applications += _applications(cluster, versions)
-    return read_around(cluster, tuple(pods), tuple(applications))
+    return read_around(cluster, read_pods(cluster), read_applications(cluster))
 
 
 def read_around(
@@ -61,12 +57,20 @@ def read_around(
     )
 
 
-def _pods(cluster: ApiConnection) -> Iterable[Object]:
+def read_pods(cluster: ApiConnection) -> tuple[Object, ...]:
+    """Drivers and executors."""
     found: dict[str, Object] = {}
     for selector in SELECTORS:
         for item in cluster.list(PODS, cluster.namespace, labelSelector=selector):
             found[item["metadata"]["uid"]] = item
-    return found.values()
+    return tuple(found.values())
+
+
+def read_applications(cluster: ApiConnection) -> tuple[Object, ...]:
+    """SparkApplications of both operators."""
+    return tuple(
+        item for versions in SPARK_APPLICATIONS for item in _applications(cluster, versions)
+    )
 
 
 def _applications(cluster: ApiConnection, versions: Iterable[ResourceKind]) -> list[Object]:

@@ -191,6 +191,12 @@ def protected(applications: Sequence[SelectedApplication]) -> ConditionFinding:
     return ConditionFinding(PROTECTED, True, ResourceReason.SIDECARS_PRESENT, text)
 
 
+def whole_applications() -> ConditionFinding:
+    """In place of `protected`: whole applications are not changed."""
+    text = "Whole applications come back by priority, and need no sidecar."
+    return ConditionFinding(PROTECTED, True, ResourceReason.SIDECAR_NOT_NEEDED, text)
+
+
 def queries_running(stopped: Mapping[str, Mapping[str, Sequence[str]] | None]) -> ConditionFinding:
     """Whether no query has stopped, by application {query: why}; None where nobody has heard of
     one, and not known where that may matter."""

@@ -157,12 +157,17 @@ class PolicyStatusWriter:
         effective = self.known.effective(name)
         selected = [of_application(item) for item in applications]
         selected += [of_nameless(pod) for pod in self.known.nameless(policy)]
+        whole = policy.spec.recovers == "Applications"
+        if whole:
+            selected = [_without_sidecar(item) for item in selected]
         places = [item.place for item in applications]
         dangers = self.dangers(places)
         findings = (
             self._accepted(policy, effective, places, len(overlaps)),
             policy_conditions.exclusive(name, overlaps),
-            policy_conditions.protected(selected),
+            policy_conditions.whole_applications()
+            if whole
+            else policy_conditions.protected(selected),
             policy_conditions.queries_running(
                 {item.application: self.stopped(item) for item in places}
             ),
@@ -194,7 +199,11 @@ class PolicyStatusWriter:
             return policy_conditions.class_missing(policy.spec, self.known.classes)
         if isinstance(effective, InputError):
             return policy_conditions.unreadable(effective)
-        unknown = self._unknown(effective, places)
+        if policy.spec.recovers == "Applications":
+            there = {place.application for place in places}
+            unknown = effective_policy.known(effective, there)[1] if there else ()
+        else:
+            unknown = self._unknown(effective, places)
         return policy_conditions.accepted(effective, len(places), unknown, overlaps)
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
@@ -305,6 +314,13 @@ class PolicyStatusWriter:
         told = kubernetes_events.of_conditions(about, conditions, after)
         event_writer.announce(self.api, told, self.identity)
         self.api.replace(f"{path}/status", {**stands, "status": body})
+
+
+def _without_sidecar(item: SelectedApplication) -> SelectedApplication:
+    """A whole application needs none: that it is missing is nothing to tell."""
+    if item.reason != camel_case(ProtectionReason.SIDECAR_MISSING):
+        return item
+    return msgspec.structs.replace(item, reason=None, message=None)
 
 
 def _legible(conditions: object) -> tuple[Condition, ...]:

@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.model.errors import InputError
 from rekindle_operator.api.custom_resources import clipped
+from rekindle_operator.cluster.pods import ROLE_LABEL
 from rekindle_operator.webhook import pod_patch
 from rekindle_operator.webhook.injection_spec import (
     EXECUTOR_LABEL,
@@ -23,6 +24,7 @@ from rekindle_operator.webhook.injection_spec import (
     InjectionRefusal,
     InjectionSource,
 )
+from rekindle_operator.webhook.injector import ROLES
 
 # The API server cuts what is longer.
 WARNING_LENGTH_MAX = 256
@@ -103,7 +105,7 @@ def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnsw
     """What goes back. Never raises, for what is raised here would hold up a pod."""
     is_new_pod = request.operation == "CREATE" and not request.sub_resource
     is_pod = (request.kind.group, request.kind.kind) == ("", "Pod")
-    if not (is_new_pod and is_pod and _asks(request.object)):
+    if not (is_new_pod and is_pod and _asks(request.object, outlook)):
         return _answer(request, "other", "passed")
     if len(request.object) > POD_BYTES_MAX:
         return _answer(request, "other", "refused", warning=TOO_LARGE)
@@ -115,29 +117,32 @@ def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnsw
         return replace(failed, trouble=traceback.format_exc())
 
 
-def _asks(pod: msgspec.Raw) -> bool:
-    """Whether a pod has a label of ours. What is no pod asks for nothing."""
+def _asks(pod: msgspec.Raw, outlook: InjectionSource) -> bool:
+    """Whether a pod has a label of ours, or is Spark's while such pods wait for their turn. What is
+    no pod asks for nothing."""
     try:
         labels = msgspec.json.decode(pod, type=LabelledPod).metadata.labels or {}
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
-    return any(labels.get(label) == "true" for label in (INJECT_LABEL, EXECUTOR_LABEL))
+    ours = any(labels.get(label) == "true" for label in (INJECT_LABEL, EXECUTOR_LABEL))
+    return ours or (outlook.gates and labels.get(ROLE_LABEL) in ROLES)
 
 
 def _of_pod(
     request: AdmissionRequest, pod: dict[str, Any], outlook: InjectionSource
 ) -> AdmissionAnswer:
+    gate = pod_patch.gate(pod) if outlook.waits(pod, request.namespace) else ()
     terms = outlook.terms_of(pod, request.namespace)
     if terms is None:
-        return _answer(request, "other", "passed")
+        return _answer(request, "other", "injected" if gate else "passed", gate)
     if isinstance(terms, InjectionRefusal):
-        return _answer(request, "driver", "refused", warning=terms.sentence)
+        return _answer(request, "driver", "refused", gate, terms.sentence)
     role: Role = "executor" if isinstance(terms, ExecutorTerms) else "driver"
     operations = pod_patch.patch(pod, terms)
     if isinstance(operations, InjectionRefusal):
-        return _answer(request, role, "refused", warning=operations.sentence)
-    outcome: Outcome = "injected" if operations else "passed"
-    return _answer(request, role, outcome, operations)
+        return _answer(request, role, "refused", gate, operations.sentence)
+    outcome: Outcome = "injected" if operations or gate else "passed"
+    return _answer(request, role, outcome, (*operations, *gate))
 
 
 def _answer(

@@ -1,20 +1,22 @@
-"""The domains that new executors avoid, as the operator tells the webhook: a ConfigMap.
+"""What the operator tells the webhook: domains that new executors avoid, and pods that wait.
 
     data: {avoided.json: '{"version": 1, "at": "...", "groups": [
-        {"domains": [{"key": "zone", "value": "a"}], "buckets": ["pod/team/UID", ...]}]}'}
+        {"domains": [{"key": "zone", "value": "a"}], "buckets": ["pod/team/UID", ...]}]}',
+           waiting.json: '{"version": 1, "buckets": ["pod/team/UID", ...]}'}
 
-The operator that acts writes it when an application has lost a domain, and again every
-`RENEW_SECONDS` while there is anything in it. The webhook forgets what has not been renewed for
-`VALID_SECONDS` by its own clock, so an operator that is gone keeps nobody out of a domain. A record
-that is listed again was not renewed. Of the first record that it reads, a webhook knows only what
-the record says, and ignores one of more than `FIRST_AGE_SECONDS_MAX`. Pure; `webhook_upkeep` writes
-it, `policy_watch` reads it.
+The operator that acts writes this ConfigMap when an application has lost a domain, or waits for its
+turn, and again every `RENEW_SECONDS` while there is anything in it. The webhook forgets what has
+not been renewed for `VALID_SECONDS` by its own clock, so an operator that is gone keeps nobody out
+of a domain, and no new pod from its node. A record that is listed again was not renewed. Of the
+first record that it reads, a webhook knows only what the record says, and ignores one of more than
+`FIRST_AGE_SECONDS_MAX`. `at` holds for both, which are written together. Pure; `webhook_upkeep`
+writes it, `policy_watch` reads it.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -23,7 +25,7 @@ from rekindle_operator.cluster.json_access import Body, text
 from rekindle_operator.detection.failure_domains import Domain
 
 NAME = "rekindle-avoided-domains"
-KEY = "avoided.json"
+KEY, WAITING_KEY = "avoided.json", "waiting.json"
 VERSION = 1
 RENEW_SECONDS = 60.0
 VALID_SECONDS = 180.0
@@ -33,8 +35,11 @@ VALID_SECONDS = 180.0
 FIRST_AGE_SECONDS_MAX = 900.0
 # Some 100 bytes each; the API server keeps objects of 1 MiB. The newest applications are left out.
 BUCKETS_MAX = 8_000
+# Up to five of each application; pods of those that are left out do not wait.
+WAITING_MAX = 3_000
 
 Avoided = Mapping[str, tuple[Domain, ...]]
+Record = TypeVar("Record", "AvoidedRecord", "WaitingRecord")
 
 
 class BucketGroup(msgspec.Struct, frozen=True):
@@ -57,29 +62,52 @@ class AvoidedRecord(msgspec.Struct, frozen=True):
         return {bucket: group.domains for group in self.groups for bucket in group.buckets}
 
 
-def to_config_map(avoided: Avoided, namespace: str, at: datetime) -> dict[str, Any]:
-    """The ConfigMap for what is avoided."""
+class WaitingRecord(msgspec.Struct, frozen=True):
+    """New pods in these buckets wait for their turn at our gate."""
+
+    version: int
+    buckets: tuple[str, ...]
+
+
+def to_config_map(
+    avoided: Avoided, namespace: str, at: datetime, waiting: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The ConfigMap for what is avoided, and for whose pods wait (buckets)."""
     by_domains: dict[tuple[Domain, ...], list[str]] = defaultdict(list)
     for bucket in list(avoided)[:BUCKETS_MAX]:
         by_domains[tuple(avoided[bucket])].append(bucket)
     groups = tuple(BucketGroup(key, tuple(sorted(by_domains[key]))) for key in sorted(by_domains))
-    record = msgspec.json.encode(AvoidedRecord(VERSION, at, groups)).decode()
+    data = {KEY: msgspec.json.encode(AvoidedRecord(VERSION, at, groups)).decode()}
+    buckets = tuple(sorted(waiting)[:WAITING_MAX])
+    if buckets:
+        data[WAITING_KEY] = msgspec.json.encode(WaitingRecord(VERSION, buckets)).decode()
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": NAME, "namespace": namespace},
-        "data": {KEY: record},
+        "data": data,
     }
 
 
 def from_config_map(body: Body) -> AvoidedRecord:
-    """The record in it. InputError for a ConfigMap without one."""
-    written = text(body, "data", KEY)
+    """The record of avoided domains in it. InputError for a ConfigMap without one."""
+    return _read(body, KEY, AvoidedRecord, "avoided domains")
+
+
+def waiting_buckets(body: Body) -> frozenset[str]:
+    """Buckets whose new pods wait for their turn. InputError for a ConfigMap that does not say it;
+    one without a word of it says that there are none."""
+    if not text(body, "data", WAITING_KEY):
+        return frozenset()
+    return frozenset(_read(body, WAITING_KEY, WaitingRecord, "pods that wait").buckets)
+
+
+def _read(body: Body, key: str, type_: type[Record], what: str) -> Record:
     try:
-        return msgspec.json.decode(written.encode(), type=AvoidedRecord)
+        return msgspec.json.decode(text(body, "data", key).encode(), type=type_)
     except msgspec.MsgspecError as error:
         raise InputError(
-            where=f"ConfigMap {NAME}, {KEY}",
-            what=f"is no record of avoided domains ({error})",
+            where=f"ConfigMap {NAME}, {key}",
+            what=f"is no record of {what} ({error})",
             remedy="delete the ConfigMap; the operator writes another one",
         ) from error

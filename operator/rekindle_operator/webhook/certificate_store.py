@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
+from rekindle_operator.cluster.api_client import STRATEGIC_MERGE
 from rekindle_operator.webhook import (
     certificate_issuer,
     certificate_rotation,
@@ -27,7 +28,6 @@ from rekindle_operator.webhook.injection_spec import Body
 
 SECRET = "rekindle-webhook-certificate"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 SETTLE_SECONDS = 60.0
 
 

@@ -55,3 +55,10 @@ class InjectionSource(Protocol):
         `pod` is as the AdmissionReview has it: without a uid, and without a name where that is to
         be generated.
         """
+
+    def waits(self, pod: Body, namespace: str) -> bool:
+        """Whether a pod that is about to be made waits for its turn, with a gate of ours."""
+
+    @property
+    def gates(self) -> bool:
+        """Whether any pod does: if not, pods without a label of ours are not read at all."""

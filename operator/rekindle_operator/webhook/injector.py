@@ -32,6 +32,7 @@ from rekindle_operator.webhook.policy_view import PolicyView
 
 # A pod that is about to be made has no uid, and often no name.
 _UNKNOWN = "unknown"
+ROLES = ("driver", "executor")
 
 
 @dataclass(slots=True)
@@ -43,6 +44,15 @@ class Informed:
     def terms_of(self, pod: Body, namespace: str) -> Terms | InjectionRefusal | None:
         """What holds for a pod by what is known now."""
         return terms_of(pod, namespace, self.knowledge)
+
+    def waits(self, pod: Body, namespace: str) -> bool:
+        """Whether a new pod waits for its turn, by what is known now."""
+        return waits(pod, namespace, self.knowledge)
+
+    @property
+    def gates(self) -> bool:
+        """Whether there are pods that wait for their turn."""
+        return bool(self.knowledge.waiting)
 
 
 def terms_of(pod: Body, namespace: str, known: PolicyView) -> Terms | InjectionRefusal | None:
@@ -58,6 +68,24 @@ def terms_of(pod: Body, namespace: str, known: PolicyView) -> Terms | InjectionR
         return _of_driver(seen, known)
     except InputError as error:
         return InjectionRefusal(str(error))
+
+
+def waits(pod: Body, namespace: str, known: PolicyView) -> bool:
+    """Whether a new driver or executor of Spark waits for its turn, with a gate of ours. One that
+    names no application, or has a node already, does not."""
+    role = mapping(pod, "metadata", "labels").get(ROLE_LABEL)
+    if role not in ROLES or text(pod, "spec", "nodeName"):
+        return False
+    try:
+        seen = _seen(pod, namespace, is_executor=role == "executor")
+    except InputError:
+        return False  # the API server refuses a pod with such a quantity
+    if role == "executor":
+        return application_matching.bucket(seen) in known.waiting
+    place = application_matching.place_of(seen, known.policies.get(namespace, {}))
+    return place is not None and not known.waiting.isdisjoint(
+        application_matching.named_buckets(place)
+    )
 
 
 def _of_driver(driver: PodSeen, known: PolicyView) -> SidecarTerms | InjectionRefusal:

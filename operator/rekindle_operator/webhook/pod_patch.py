@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rekindle_operator.cluster.json_access import items, mapping, text
-from rekindle_operator.cluster.pods import KEPT_OFF_ANNOTATION, SIDECAR
+from rekindle_operator.cluster.pods import AWAITED, GATE, KEPT_OFF_ANNOTATION, SIDECAR
 from rekindle_operator.detection import failure_domains
 from rekindle_operator.detection.failure_domains import away_from
 from rekindle_operator.webhook import sidecar_container
@@ -35,6 +35,19 @@ def patch(pod: Body, terms: Terms) -> tuple[Operation, ...] | InjectionRefusal:
     if _has_sidecar(pod):
         return ()
     return _obstacle(pod, terms) or tuple(_driver(pod, terms))
+
+
+def gate(pod: Body) -> tuple[Operation, ...]:
+    """The gate at which a pod waits for its turn, and the label that says so; nothing where it is
+    there. Gates of others stay."""
+    there = items(pod, "spec", "schedulingGates")
+    if any(item.get("name") == GATE for item in there):
+        return ()
+    labels = {**mapping(pod, "metadata", "labels"), GATE: AWAITED}
+    return (
+        _add("/spec/schedulingGates", [*there, {"name": GATE}]),
+        _add("/metadata/labels", labels),
+    )
 
 
 def _has_sidecar(pod: Body) -> bool:

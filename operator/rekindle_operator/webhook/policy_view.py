@@ -37,13 +37,15 @@ class Impairment:
 @dataclass(frozen=True, slots=True)
 class PolicyView:
     """What is known at a moment. `policies` are by namespace and name, `avoided` is by
-    `application_matching.bucket` of an executor (see `avoided`)."""
+    `application_matching.bucket` of an executor (see `avoided`). New pods in the buckets `waiting`
+    get our gate."""
 
     policies: Mapping[str, Mapping[str, RecoveryPolicy]] = field(default_factory=dict)
     classes: Mapping[str, RecoveryClass] = field(default_factory=dict)
     resources: Mapping[Place, tuple[SparkApplicationSeen, ...]] = field(default_factory=dict)
     avoided: Mapping[str, tuple[Domain, ...]] = field(default_factory=dict)
     defaults: Defaults = Defaults()
+    waiting: frozenset[str] = frozenset()
 
 
 def gathered(
@@ -78,10 +80,6 @@ def avoided(impairments: Iterable[Impairment]) -> dict[str, tuple[Domain, ...]]:
     for impairment in impairments:
         if not (impairment.domains and impairment.executors.avoid_impaired_domains):
             continue
-        application = impairment.application
-        keys = application_matching.named_buckets(application.place)
-        if application.driver is not None:
-            keys |= frozenset(application_matching.buckets(application.driver, application.place))
-        for key in keys:
+        for key in application_matching.pod_buckets(impairment.application):
             found[key] = tuple(sorted({*found.get(key, ()), *impairment.domains}))
     return found

@@ -52,7 +52,8 @@ class WatchedPolicies:
     classes: dict[str, RecoveryClass] = field(default_factory=dict)
     applications: dict[str, SparkApplicationSeen] = field(default_factory=dict)
     avoided: dict[str, tuple[Domain, ...]] = field(default_factory=dict)
-    # when it was last seen to be renewed, and the newest record's own time
+    waiting: frozenset[str] = frozenset()
+    # when both were last seen to be renewed, and the newest record's own time
     avoided_at: float = 0.0
     avoided_written: datetime | None = None
     _view: PolicyView | None = None
@@ -61,6 +62,19 @@ class WatchedPolicies:
     def terms_of(self, pod: Body, namespace: str) -> Terms | InjectionRefusal | None:
         """What holds for a pod by what is known now."""
         return injector.terms_of(pod, namespace, self.view())
+
+    def waits(self, pod: Body, namespace: str) -> bool:
+        """Whether a new pod waits for its turn, by what is known now."""
+        return self.gates and injector.waits(pod, namespace, self.view())
+
+    @property
+    def gates(self) -> bool:
+        """Whether there are pods that wait for their turn, by a record that is valid."""
+        return bool(self.waiting) and self._is_valid
+
+    @property
+    def _is_valid(self) -> bool:
+        return self.clock() - self.avoided_at < avoided_domains.VALID_SECONDS
 
     def view(self) -> PolicyView:
         """What is known now, as a value."""
@@ -73,8 +87,9 @@ class WatchedPolicies:
                     (),
                     self.defaults,
                 )
-            is_valid = self.clock() - self.avoided_at < avoided_domains.VALID_SECONDS
-            return replace(self._view, avoided=self.avoided if is_valid else {})
+            if not self._is_valid:
+                return replace(self._view, avoided={})
+            return replace(self._view, avoided=self.avoided, waiting=self.waiting)
 
     def take(self, news: "News[WatchedPolicies]") -> None:
         """Carry out what a watch tells."""
@@ -97,19 +112,21 @@ class WatchedPolicies:
             self.applications[application.uid] = application
             self._view = None
 
-    def see_avoided(self, record: AvoidedRecord) -> None:
+    def see_avoided(self, record: AvoidedRecord, waiting: frozenset[str] = frozenset()) -> None:
         """Valid from now on where it has been written since the last one was seen. Nobody knows
         that of the first one, which may be of an operator that is gone: its age counts."""
         before, self.avoided_written = self.avoided_written, record.at
         if record.at == before:
             return  # it is listed again
         age_seconds = (self.wall_clock() - record.at).total_seconds()
-        is_old = before is None and age_seconds > avoided_domains.FIRST_AGE_SECONDS_MAX
-        self.avoided, self.avoided_at = {} if is_old else record.avoided, self.clock()
+        if before is None and age_seconds > avoided_domains.FIRST_AGE_SECONDS_MAX:
+            self.see_nothing_avoided()
+            return
+        self.avoided, self.waiting, self.avoided_at = record.avoided, waiting, self.clock()
 
     def see_nothing_avoided(self) -> None:
         """There is no record."""
-        self.avoided = {}
+        self.avoided, self.waiting = {}, frozenset()
 
     def forget(self, uid: str) -> None:
         """An object that is gone, of whichever kind."""
@@ -184,7 +201,8 @@ def _applications(group: str, api_version: str) -> WatchHandler[WatchedPolicies]
 
 def _avoided_seen(body: Body) -> News[WatchedPolicies]:
     found = avoided_domains.from_config_map(body)
-    return lambda known: known.see_avoided(found)
+    waiting = avoided_domains.waiting_buckets(body)
+    return lambda known: known.see_avoided(found, waiting)
 
 
 def _avoided_gone(_: Body) -> News[WatchedPolicies]:

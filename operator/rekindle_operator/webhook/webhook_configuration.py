@@ -2,8 +2,9 @@
 
     drivers.rekindle.dev      pods with the label rekindle.dev/inject: "true"
     executors.rekindle.dev    pods with spark-role: executor and rekindle.dev/executor: "true"
+    turns.rekindle.dev        pods with spark-role, which may have to wait for their turn
 
-Both fail open: a webhook that is away must never keep a pod from being made. The chart installs the
+All fail open: a webhook that is away must never keep a pod from being made. The chart installs the
 same as `manifest` gives; a test compares them. `certificate_store` sets the authorities
 (`caBundle`).
 """
@@ -17,6 +18,7 @@ from rekindle_operator.cluster.pods import ROLE_LABEL, SIDECAR
 from rekindle_operator.webhook.injection_spec import EXECUTOR_LABEL, INJECT_LABEL, Body
 
 DRIVERS, EXECUTORS = "drivers.rekindle.dev", "executors.rekindle.dev"
+TURNS = "turns.rekindle.dev"
 PATH = "/inject"
 PORT = 443
 # Of a webhook that hangs, each new pod waits for so long. Spark makes its executors one by one.
@@ -51,9 +53,11 @@ def manifest(
     *,
     excluded_namespaces: Sequence[str] = (),
     bundle: bytes = b"",
+    turns: bool = False,
 ) -> Json:
     """The configuration of this name. `where` is the `clientConfig` without its bundle;
-    `excluded_namespaces` are never asked about, besides those of the system."""
+    `excluded_namespaces` are never asked about, besides those of the system; with `turns`, pods of
+    whole applications wait for theirs."""
     excluded = sorted({*SYSTEM_NAMESPACES, *excluded_namespaces})
     client = dict(where)
     if bundle:
@@ -98,7 +102,18 @@ def manifest(
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": [drivers, executors],
+        "webhooks": [drivers, executors, *([_turns(shared)] if turns else [])],
+    }
+
+
+def _turns(shared: Json) -> Json:
+    role = {"key": ROLE_LABEL, "operator": "In", "values": ["driver", "executor"]}
+    return {
+        "name": TURNS,
+        **shared,
+        "matchConditions": [{"name": "no-node-yet", "expression": _NOT_PLACED}],
+        "objectSelector": {"matchExpressions": [role]},
+        "timeoutSeconds": EXECUTOR_SECONDS_MAX,
     }
 
 

@@ -1,4 +1,4 @@
-"""What the operator that acts does for the webhook: its certificate, the domains to avoid, a look.
+"""What the operator that acts does for the webhook: certificate, domains, pods that wait, a look.
 
 The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate, and
 whether the webhook's Deployment has a replica, are looked after from a thread each; the domains
@@ -37,7 +37,8 @@ PAUSE_FACTOR = 10.0
 
 @dataclass(slots=True)
 class WebhookUpkeep:
-    """`acts` says whether this operator does; `clock` is in seconds."""
+    """`acts` says whether this operator does; `clock` is in seconds; `waiting` gives the buckets
+    whose new pods wait for their turn."""
 
     options: OperatorOptions
     api: Api
@@ -47,11 +48,12 @@ class WebhookUpkeep:
     log: Log
     acts: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
+    waiting: Callable[[], frozenset[str]] = frozenset
     _dirty: bool = True
     _due: float = 0.0
     _impairments: dict[Place, Impairment] = field(default_factory=dict)
     # what was left to be written last, and when; None before this operator has acted
-    _written: dict[str, tuple[Domain, ...]] | None = None
+    _written: tuple[dict[str, tuple[Domain, ...]], frozenset[str]] | None = None
     _written_at: float = 0.0
     # since when no replica of the webhook has been available
     _absent_since: float | None = None
@@ -119,16 +121,16 @@ class WebhookUpkeep:
         if not self.acts():
             self._written = None
             return
-        found, now = avoided(self._impairments.values()), self.clock()
-        is_old = bool(found) and now - self._written_at >= avoided_domains.RENEW_SECONDS
+        found, now = (avoided(self._impairments.values()), self.waiting()), self.clock()
+        is_old = any(found) and now - self._written_at >= avoided_domains.RENEW_SECONDS
         if found == self._written and not is_old:
             return
         self._written, self._written_at = found, now
-        self.errands.leave("avoided-domains", lambda: self._write(found))
+        self.errands.leave("avoided-domains", lambda: self._write(*found))
 
-    def _write(self, found: dict[str, tuple[Domain, ...]]) -> None:
+    def _write(self, found: dict[str, tuple[Domain, ...]], waiting: frozenset[str]) -> None:
         home = self.options.namespace
-        body = avoided_domains.to_config_map(found, home, datetime.now(UTC))
+        body = avoided_domains.to_config_map(found, home, datetime.now(UTC), waiting)
         path = path_of(object_kinds.CONFIG_MAPS, home)
         try:
             self.api.replace(f"{path}/{avoided_domains.NAME}", body)

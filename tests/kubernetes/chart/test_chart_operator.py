@@ -22,12 +22,14 @@ from testbed.foreign_crds import PROVIDERS, install
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
+from acting_driver import pod_body
 from grounds import Grounds
 from node_requests import NodeRequests
 from operating_world import World, await_that, connected, new_world
 from operator_process import OperatorProcess, WebhookProcess
 
 from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.cluster.pods import GATE
 from rekindle_operator.webhook import certificate_issuer, certificate_rotation
 from rekindle_operator.webhook.certificate_store import SECRET
 from testbed.control_plane import ControlPlane
@@ -184,6 +186,7 @@ def go_through_incidents(world: World, requests: NodeRequests, seen: Audit) -> N
     lose_and_replace(world, requests)
     lose_one_more(world)
     lose_the_driver(world)
+    leave_at_the_gate(world)
 
 
 def ask_about_nothing(api_client: client.ApiClient) -> None:
@@ -239,6 +242,17 @@ def lose_the_driver(world: World) -> None:
     world.core.patch_node(node, {"spec": {"taints": [*kept, SHUT_DOWN]}})
     await_that(lambda: "fencedAt" in world.status().get("driver", {}))
     await_that(lambda: 1 not in numbers(world), "the oldest story is not put away")
+
+
+def leave_at_the_gate(world: World) -> None:
+    """A pod that waits for its turn while there is no incident that it could wait in."""
+    body = pod_body("left", "executor", "another")
+    body["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.core.create_namespaced_pod(world.namespace, body)
+    await_that(
+        lambda: not world.core.read_namespaced_pod("left", world.namespace).spec.scheduling_gates,
+        "it waits for ever",
+    )
 
 
 def numbers(world: World) -> set[int]:

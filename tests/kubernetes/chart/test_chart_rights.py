@@ -45,7 +45,8 @@ Login = Callable[[str], client.ApiClient]
 NEVER = [
     *each(("create", "update"), ("nodes",)),
     *each(("get", "create"), ("nodes/proxy", "pods/exec", "pods/attach", "pods/portforward"), OWN),
-    *each(("create", "update", "patch"), ("pods", "pods/eviction", "pods/status"), OWN, SYSTEM),
+    *each(("create", "update"), ("pods", "pods/eviction", "pods/status"), OWN, SYSTEM),
+    *each(("patch",), ("pods/eviction", "pods/status"), OWN, SYSTEM),
     *each(("get",), ("pods/log",), OWN),
     *each(("get", "list", "watch", *CHANGES), ("secrets",), OWN, SYSTEM),
     *each(("list", "watch", "delete"), ("secrets",), NAMESPACE),
@@ -70,6 +71,7 @@ NEVER = [
     *each(("impersonate",), ("users", "groups", "serviceaccounts")),
 ]
 UNLESS_GIVEN = [
+    *each(("patch",), ("pods",), OWN, SYSTEM),
     *each(("patch", "delete"), ("nodes",)),
     *each(("create", "delete"), ("nodeclaims.karpenter.sh",)),
     *each(("create",), ("provisioningrequests.autoscaling.x-k8s.io", "podtemplates"), OWN),

@@ -22,7 +22,7 @@ from store_attempts import attempts_on, is_refused
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
-from acting_driver import ActingDriver
+from acting_driver import ActingDriver, pod_body
 from grounds import Grounds
 from operating_world import World, await_that
 from operator_process import OperatorProcess
@@ -33,6 +33,7 @@ from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_class import CREDENTIAL_KEY, CREDENTIAL_SECRET
 from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
+from rekindle_operator.cluster.pods import GATE
 from rekindle_zookeeper import Connection, connect
 from testbed.control_plane import ControlPlane
 from testbed.simulated_kubelets import SimulatedKubelets
@@ -93,7 +94,7 @@ def tenants(
         certainty = "recoveryClass.spec.fencing.certainty={Approval}"
         mine = "store.secret.name=ours,store.credentials.recordsMax=2000"
         allowed = f"recoveryClass.spec.allowedNamespaces={{{A},{B}}}"
-        values = [where, mine, FAST, FENCING, certainty, allowed]
+        values = [where, mine, FAST, FENCING, certainty, allowed, "wholeApplications=true"]
         arguments = [word for value in values for word in ("--set", value)]
         installer.do("install", RELEASE, CHART, *arguments)
         stack.callback(installer.run, "uninstall", RELEASE)
@@ -303,16 +304,28 @@ def test_the_operators_account_does_nothing_that_it_has_no_business_with(
     core: Any = tenants.world.core
     plain = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     core.create_namespaced_pod(B, plain)
+    gates = [{"name": "example.com/quota"}, {"name": GATE}]
+    waiting = pod_body("waiting", "executor", "another")
+    waiting["spec"]["schedulingGates"] = gates
+    core.create_namespaced_pod(B, waiting)
+    pod = f"/api/v1/namespaces/{B}/pods/waiting"
     node = tenants.world.nodes.names[0]
     cordon = {"spec": {"unschedulable": True}}
     foreign = {"spec": {"taints": [{"key": "example.com/mine", "effect": "NoSchedule"}]}}
     ours = {"spec": {"taints": [{"key": "rekindle.dev/suspected", "effect": "NoSchedule"}]}}
     path = f"/api/v1/nodes/{node}"
+    nobody = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "0-0"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "another"}}
     with control_plane.api_client(token) as account:
         acting = replace(tenants, edith=account)
         refused = {
             "a pod that is not Spark's": ("DELETE", f"/api/v1/namespaces/{B}/pods/plain", None),
+            "another's gate": ("PATCH", pod, {"spec": {"schedulingGates": []}}),
+            "a pod's label": ("PATCH", pod, {"metadata": {"labels": {"a": "b"}}}),
+            "a gate's label": ("PATCH", pod, {"metadata": {"labels": {GATE: "else"}}}),
+            "a pod's end": ("PATCH", pod, {"spec": {"activeDeadlineSeconds": 1}}),
+            "a pod's owner": ("PATCH", pod, {"metadata": {"ownerReferences": [nobody]}}),
+            "a pod's finalizer": ("PATCH", pod, {"metadata": {"finalizers": ["a.b/c"]}}),
             "a cordon": ("PATCH", path, cordon),
             "a foreign taint": ("PATCH", path, foreign),
             "a label": ("PATCH", path, {"metadata": {"labels": {"a": "b"}}}),
@@ -321,6 +334,8 @@ def test_the_operators_account_does_nothing_that_it_has_no_business_with(
         }
         answers = {what: acting.status_of(*asked) for what, asked in refused.items()}
         assert answers == dict.fromkeys(refused, FORBIDDEN)
+        lifted = {"spec": {"schedulingGates": gates[:1]}, "metadata": {"labels": {GATE: None}}}
+        assert acting.status_of("PATCH", pod, lifted) == 200
         assert acting.status_of("PATCH", path, ours) == 200
         assert acting.status_of("PATCH", path, {"spec": {"taints": None}}) == 200
 

@@ -169,7 +169,7 @@ def asking(
         webhook.start()
     where = {"url": f"https://{HOST}:{webhook.webhook_port}{webhook_configuration.PATH}"}
     manifest = webhook_configuration.manifest(
-        world.namespace, where, bundle=Path(control_plane.authority).read_bytes()
+        world.namespace, where, bundle=Path(control_plane.authority).read_bytes(), turns=True
     )
     only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [world.namespace]}
     for asked in manifest["webhooks"]:

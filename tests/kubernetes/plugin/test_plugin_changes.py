@@ -1,4 +1,4 @@
-"""What the plugin changes on a real API server: priorities, a pause, an approval, nothing else."""
+"""What the plugin changes on a real API server: priorities, a pause, an approval, a gate."""
 
 import copy
 import json
@@ -11,6 +11,7 @@ import pytest
 from plugin_runs import Plugin, make, make_policy, make_recovery
 from resource_requests import Api, Object
 
+from rekindle_operator.cluster.pods import AWAITED, GATE
 from rekindle_operator.kubectl import api_connection
 from rekindle_operator.kubectl.field_ownership import LAST_APPLIED, managers_of
 from rekindle_operator.kubectl.priority_entries import MANAGER
@@ -207,3 +208,30 @@ def test_a_recovery_that_is_over_is_not_approved(api: Api, plugin: Plugin) -> No
     record = make_recovery(api, plugin.namespace, status=status)
     plugin("approve", record["metadata"]["name"]).refused("is over (Recovered)")
     assert api.get(record)["spec"]["approved"] is False
+
+
+def test_pods_that_wait_for_their_turn_are_released_and_gates_of_others_stay(
+    api: Api, plugin: Plugin
+) -> None:
+    pods = f"/api/v1/namespaces/{plugin.namespace}/pods"
+    quota = {"name": "example.com/quota"}
+    labels = {"spark-role": "driver", "spark-app-name": "nightly", GATE: AWAITED}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "nightly-driver", "labels": labels},
+        "spec": {
+            "containers": [{"name": "spark-kubernetes-driver", "image": "spark"}],
+            "schedulingGates": [quota, {"name": GATE}],
+        },
+    }
+    status, made = api.send("POST", pods, pod)
+    assert status == 201, made
+    assert plugin("release", "--all", "--dry-run", "-o", "json").done().record["pods"]
+    assert len(api.send("GET", f"{pods}/nightly-driver")[1]["spec"]["schedulingGates"]) == 2
+    run = plugin("release", "--all").done()
+    assert "the gate of 1 pod is lifted" in run.out
+    after = api.send("GET", f"{pods}/nightly-driver")[1]
+    assert after["spec"]["schedulingGates"] == [quota]
+    assert GATE not in after["metadata"]["labels"]
+    assert "no pod waits" in plugin("release", "--all").done().out

@@ -283,6 +283,16 @@ def test_the_webhook_is_the_one_that_the_operator_knows(renderer: Helm) -> None:
     assert rendered["webhooks"] == known["webhooks"]
 
 
+def test_pods_of_whole_applications_wait_where_a_value_says_so(renderer: Helm) -> None:
+    objects = renderer.objects("--set", "wholeApplications=true")
+    rendered = pick(objects, "MutatingWebhookConfiguration", "rekindle")
+    service = webhook_configuration.service("rekindle-webhook", NAMESPACE)
+    known = webhook_configuration.manifest(
+        "rekindle", service, excluded_namespaces=[NAMESPACE], turns=True
+    )
+    assert rendered["webhooks"] == known["webhooks"]
+
+
 @pytest.mark.parametrize("arguments", [[], ["-f", EVERYTHING]], ids=["default", "everything"])
 def test_every_pod_is_confined(renderer: Helm, arguments: list[object]) -> None:
     workloads = [found for found in renderer.objects(*arguments) if found["kind"] in WORKLOADS]

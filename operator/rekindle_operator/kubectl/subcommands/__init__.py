@@ -9,6 +9,7 @@ what to say, and shows it. Modules are imported when their command is called.
     kubectl_priority   priorities of queries, for a while
     kubectl_pause      a pause of a policy's applications
     kubectl_resume     the end of that
+    kubectl_release    gates of pods that wait for their turn, lifted
     kubectl_approve    the approval of a recovery
     kubectl_preflight  obstacles to the recovery of an application
 """

@@ -71,11 +71,22 @@ def test_what_is_no_new_pod_passes(more: dict[str, Any]) -> None:
     assert sorted(response) == ["allowed", "uid"]
 
 
-def test_a_bug_of_ours_holds_up_no_pod() -> None:
-    class Broken:
-        def terms_of(self, pod: Any, namespace: str) -> None:
-            raise ZeroDivisionError(f"{len(pod)} {namespace}")
+class Broken:
+    """An outlook with a bug."""
 
+    gates = False
+
+    def terms_of(self, pod: Any, namespace: str) -> None:
+        raise ZeroDivisionError(f"{len(pod)} {namespace}")
+
+    waits = terms_of
+
+
+class BrokenInAnIncident(Broken):
+    gates = True
+
+
+def test_a_bug_of_ours_holds_up_no_pod() -> None:
     found, response = answered(driver(), Broken())
     assert found.outcome == "failed"
     assert "ZeroDivisionError" in found.trouble
@@ -88,11 +99,9 @@ def test_what_is_no_pod_asks_for_nothing(pod: Any) -> None:
 
 
 def test_a_pod_that_does_not_ask_is_not_looked_into() -> None:
-    class Broken:
-        def terms_of(self, pod: Any, namespace: str) -> None:
-            raise ZeroDivisionError(f"{len(pod)} {namespace}")
-
-    assert answered(new(objects.submitted_driver(), {}), Broken())[0].outcome == "passed"
+    pod = new(objects.submitted_driver(), {})
+    assert answered(pod, Broken())[0].outcome == "passed"
+    assert answered(pod, BrokenInAnIncident())[0].outcome == "failed"
 
 
 def test_a_pod_that_no_api_server_can_keep_gets_nothing() -> None:

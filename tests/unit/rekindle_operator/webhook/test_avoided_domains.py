@@ -51,3 +51,24 @@ def test_what_says_nothing_is_told_with_a_remedy(written: str | None) -> None:
     data = {} if written is None else {avoided_domains.KEY: written}
     with pytest.raises(InputError, match=r"is no record .*; delete the ConfigMap"):
         avoided_domains.from_config_map({"data": data})
+
+
+def test_pods_that_wait_are_in_the_same_object_and_only_while_there_are_any() -> None:
+    quiet = avoided_domains.to_config_map({}, "rekindle", AT)
+    assert avoided_domains.waiting_buckets(quiet) == frozenset()
+    assert list(quiet["data"]) == [avoided_domains.KEY]
+    written = avoided_domains.to_config_map({"a": (A,)}, "rekindle", AT, ["b", "a"])
+    assert avoided_domains.waiting_buckets(written) == {"a", "b"}
+    assert avoided_domains.from_config_map(written).avoided == {"a": (A,)}
+
+
+def test_both_records_of_a_large_cluster_fit_into_one_object() -> None:
+    uid = "0" * 36
+    buckets = [f"pod/{'n' * 20}/{uid}-{number}" for number in range(20_000)]
+    data = avoided_domains.to_config_map(dict.fromkeys(buckets, (A,)), "r", AT, buckets)["data"]
+    assert sum(map(len, data.values())) < 2**20
+
+
+def test_a_bad_record_of_pods_that_wait_is_told_with_a_remedy() -> None:
+    with pytest.raises(InputError, match=r"waiting.json: is no record .*; delete the ConfigMap"):
+        avoided_domains.waiting_buckets({"data": {avoided_domains.WAITING_KEY: "no"}})

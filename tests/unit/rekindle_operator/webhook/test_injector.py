@@ -1,18 +1,20 @@
 """What a pod that is about to be made gets, and why it gets nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import spark_objects as objects
-from injection_world import ASKS, DEFAULTS, SECURED, STORE, driver, knowledge, new
+from injection_world import ASKS, DEFAULTS, SECURED, STORE, applied, driver, knowledge, new
 from operator_world import FLIGHTS, RESOURCES, application, policy, told
 from spark_objects import Body
 
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_class import Executors
+from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.pods import APPLICATION_LABEL
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.webhook import injector
+from rekindle_operator.webhook import injector, pod_patch
 from rekindle_operator.webhook.injection_spec import ExecutorTerms, InjectionRefusal, SidecarTerms
 from rekindle_operator.webhook.policy_view import Defaults, Impairment, avoided
 from rekindle_testing.operator_builders import make_class
@@ -248,3 +250,47 @@ def test_domains_of_two_incidents_are_all_avoided() -> None:
     its = application(told(*KUBEFLOW_TOLD, policy()))
     found = avoided([Impairment(its, (ZONE_A,)), Impairment(its, (RACK_7, ZONE_A))])
     assert set(found.values()) == {(RACK_7, ZONE_A)}
+
+
+PODS = [
+    pytest.param(KUBEFLOW_TOLD, objects.kubeflow_executor(1), id="kubeflow executor"),
+    pytest.param(KUBEFLOW_TOLD, objects.kubeflow_driver(), id="kubeflow driver"),
+    pytest.param(APACHE_TOLD, objects.apache_executor(1), id="apache executor"),
+    pytest.param(APACHE_TOLD, objects.apache_driver(), id="apache driver"),
+    pytest.param(SUBMITTED_TOLD, objects.submitted_executor(1), id="spark-submit executor"),
+    pytest.param(SUBMITTED_TOLD, objects.submitted_driver(), id="spark-submit driver"),
+]
+
+
+@pytest.mark.parametrize(("there", "pod"), PODS)
+def test_new_pods_of_an_application_in_an_incident_wait_for_their_turn(
+    there: tuple[Body, ...], pod: Body
+) -> None:
+    made = new(pod, {})
+    quiet = knowledge()
+    buckets = application_matching.pod_buckets(application(told(*there, policy())))
+    known = replace(quiet, waiting=buckets)
+    assert injector.waits(made, "flights", known)
+    assert not injector.waits(made, "flights", quiet)
+    assert not injector.waits(made, "elsewhere", known)
+    placed = {**made, "spec": {**made["spec"], "nodeName": "a"}}
+    assert not injector.waits(placed, "flights", known), "the API server would refuse it"
+
+
+def test_the_gate_is_added_once_beside_those_of_others() -> None:
+    pod = new(objects.kubeflow_executor(1), {})
+    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    gated = applied(pod, pod_patch.gate(pod))
+    names = [item["name"] for item in gated["spec"]["schedulingGates"]]
+    assert names == ["kueue.x-k8s.io/admission", "rekindle.dev/turn"]
+    assert gated["metadata"]["labels"]["rekindle.dev/turn"] == "awaited"
+    assert gated["metadata"]["labels"].items() > pod["metadata"]["labels"].items()
+    assert pod_patch.gate(gated) == ()
+
+
+def test_pods_that_are_none_of_sparks_do_not_wait() -> None:
+    known = replace(knowledge(), waiting=frozenset({""}))
+    assert not injector.waits({"metadata": {}, "spec": {}}, "flights", known)
+    bad = new(objects.kubeflow_executor(1), {})
+    bad["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "many"}}
+    assert not injector.waits(bad, "flights", known)

@@ -1,7 +1,7 @@
 """What the webhook goes by, as its watches tell it."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -161,6 +161,47 @@ def test_a_renewal_counts_whatever_the_clock_of_its_operator_says(watched: Watch
     for renewed in (0.0, 60.0):
         watched.see("configmaps", record(renewed - 7_200))
     assert watched.known.view().avoided == {"bucket": (ZONE,)}
+
+
+def waiting_record(
+    written_at_seconds: float, waiting: Iterable[str] = ("bucket",)
+) -> dict[str, Any]:
+    """The ConfigMap with pods that wait and nothing to avoid."""
+    at = AT + timedelta(seconds=written_at_seconds)
+    body = avoided_domains.to_config_map({}, "rekindle", at, waiting)
+    body["metadata"]["uid"] = "m"
+    return body
+
+
+def test_no_pod_waits_by_a_record_that_the_operator_does_not_renew(watched: Watched) -> None:
+    watched.see("configmaps", waiting_record(0.0))
+    watched.now = avoided_domains.VALID_SECONDS - 1
+    assert watched.known.gates
+    assert watched.known.view().waiting == {"bucket"}
+    watched.now = avoided_domains.VALID_SECONDS
+    watched.see("configmaps", waiting_record(0.0))
+    assert not watched.known.gates, "it is listed again, and was not renewed"
+    assert watched.known.view().waiting == frozenset()
+    watched.see("configmaps", waiting_record(60.0))
+    assert watched.known.gates
+    watched.see("configmaps", waiting_record(61.0, ()))
+    assert not watched.known.gates, "the incident is over"
+
+
+@pytest.mark.parametrize(("age_seconds", "counts"), [(600, True), (901, False)])
+def test_the_first_record_of_pods_that_wait_counts_unless_it_is_old(
+    watched: Watched, age_seconds: float, counts: bool
+) -> None:
+    watched.see("configmaps", waiting_record(-age_seconds))
+    assert watched.known.gates is counts
+    watched.see("configmaps", waiting_record(-age_seconds))
+    assert watched.known.gates is counts
+
+
+def test_no_pod_waits_when_the_record_is_gone(watched: Watched) -> None:
+    watched.see("configmaps", waiting_record(0.0))
+    watched.only("configmaps")
+    assert not watched.known.gates
 
 
 def test_only_the_one_config_map_is_asked_for(watched: Watched) -> None:

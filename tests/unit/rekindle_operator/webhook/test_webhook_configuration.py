@@ -8,7 +8,9 @@ from spark_objects import Body
 from rekindle_operator.webhook import webhook_configuration
 
 SERVICE = webhook_configuration.service("rekindle-webhook", "rekindle")
-GIVEN = webhook_configuration.manifest("rekindle", SERVICE, excluded_namespaces=("rekindle",))
+GIVEN = webhook_configuration.manifest(
+    "rekindle", SERVICE, excluded_namespaces=("rekindle",), turns=True
+)
 
 
 def trusting(*bundles: bytes) -> Body:
@@ -33,11 +35,13 @@ def test_a_webhook_that_is_away_or_hangs_holds_up_no_pod_for_long() -> None:
 
 
 def test_drivers_are_asked_about_by_their_wish_and_executors_by_sparks_and_ours() -> None:
-    drivers, executors = GIVEN["webhooks"]
+    drivers, executors, turns = GIVEN["webhooks"]
     assert drivers["objectSelector"] == {"matchLabels": {"rekindle.dev/inject": "true"}}
     assert executors["objectSelector"] == {
         "matchLabels": {"spark-role": "executor", "rekindle.dev/executor": "true"}
     }
+    (role,) = turns["objectSelector"]["matchExpressions"]
+    assert (role["key"], role["values"]) == ("spark-role", ["driver", "executor"])
 
 
 def test_namespaces_of_the_system_and_our_own_are_left_alone() -> None:
@@ -49,21 +53,22 @@ def test_namespaces_of_the_system_and_our_own_are_left_alone() -> None:
 
 
 def test_a_bundle_is_set_in_every_webhook_and_no_more_is_touched() -> None:
-    patch = webhook_configuration.bundle_patch(trusting(b"", b""), b"new")
+    patch = webhook_configuration.bundle_patch(trusting(b"", b"", b""), b"new")
     encoded = base64.b64encode(b"new").decode()
     assert patch == {
         "metadata": {"resourceVersion": "7"},
         "webhooks": [
             {"name": "drivers.rekindle.dev", "clientConfig": {"caBundle": encoded}},
             {"name": "executors.rekindle.dev", "clientConfig": {"caBundle": encoded}},
+            {"name": "turns.rekindle.dev", "clientConfig": {"caBundle": encoded}},
         ],
     }
 
 
 def test_a_bundle_that_is_there_is_not_written_again() -> None:
-    assert webhook_configuration.bundle_patch(trusting(b"new", b"new"), b"new") is None
-    assert webhook_configuration.bundle_patch(trusting(b"new", b""), b"new") is not None
-    assert webhook_configuration.bundle_patch(trusting(b"new", b"old"), b"new") is not None
+    assert webhook_configuration.bundle_patch(trusting(b"new", b"new", b"new"), b"new") is None
+    assert webhook_configuration.bundle_patch(trusting(b"new", b"new", b""), b"new") is not None
+    assert webhook_configuration.bundle_patch(trusting(b"new", b"new", b"old"), b"new") is not None
 
 
 def test_the_bundle_of_a_manifest_can_be_given() -> None:

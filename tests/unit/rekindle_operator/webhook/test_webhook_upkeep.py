@@ -151,3 +151,17 @@ def test_an_operator_that_begins_to_act_counts_from_then_on() -> None:
     assert not is_away_after(cluster, 2 * AWAY_SECONDS)
     cluster.acts = True
     assert not is_away_after(cluster, AWAY_SECONDS - 1)
+
+
+def test_pods_that_wait_are_written_and_renewed_while_there_are_any(cluster: Cluster) -> None:
+    waiting = frozenset({"bucket"})
+    cluster.upkeep.waiting = lambda: waiting
+    cluster.upkeep.refresh((), stirred=False)
+    assert cluster.kept is not None
+    assert avoided_domains.waiting_buckets(cluster.kept) == {"bucket"}
+    cluster.now += avoided_domains.RENEW_SECONDS
+    cluster.upkeep.refresh((), stirred=False)
+    assert cluster.writes == 3
+    cluster.upkeep.waiting = frozenset
+    cluster.upkeep.refresh((), stirred=False)
+    assert (cluster.writes, avoided_domains.waiting_buckets(cluster.kept)) == (4, frozenset())

@@ -1,0 +1,273 @@
+"""Whole applications in an incident: what of each waits or runs, and the story of its Recovery.
+
+    pods ──► ApplicationLook ──► the planner's demand
+                             ──► lost ──► waits ──► admitted ──► runs: told as a RecoveryStatus
+
+An application is back when its driver and its minimum have nodes and nothing of it waits, for
+`SETTLE_SECONDS`; one that asks for fewer executors than that by itself, after `QUIET_SECONDS`. What
+happens inside of it is not known here. Pure; `application_recovery` calls it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from rekindle.coordination.application_status import counted, named
+from rekindle.model.plan_problem import DOES_NOT_FIT_A_NODE
+from rekindle.model.reasons import Reason
+from rekindle_operator.api import conditions
+from rekindle_operator.api.conditions import RECOVERED, ConditionFinding, camel_case
+from rekindle_operator.api.recovery_policy import ApplicationNeed
+from rekindle_operator.api.recovery_status import (
+    LostNode,
+    Phase,
+    PlanMade,
+    QueryRecovery,
+    RecoveryStatus,
+)
+from rekindle_operator.applications.application_plan import (
+    ApplicationDemand,
+    ApplicationPlan,
+    PodDemand,
+)
+from rekindle_operator.cluster.application_matching import MatchedApplication
+from rekindle_operator.cluster.pods import PodSeen
+from rekindle_operator.recovery.recovery_inputs import moment
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
+
+SETTLE_SECONDS: Final = 10.0
+QUIET_SECONDS: Final = 120.0
+MILLIS_PER_CORE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationLook:
+    """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
+    node yet; `running` executors have one. `lost` are its nodes that are lost (name -> whether its
+    driver was there). Sizes, in thousandths of a core, are those of pods that were seen."""
+
+    application: MatchedApplication
+    need: ApplicationNeed
+    priority: float
+    waiting: tuple[PodSeen, ...] = ()
+    pending: tuple[PodSeen, ...] = ()
+    running: int = 0
+    driver_runs: bool = False
+    lost: Mapping[str, bool] = field(default_factory=dict)
+    driver_millis: int = 0
+    executor_millis: int = 0
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing of it is lost, waits, or looks for a node."""
+        return self.driver_runs and not (self.lost or self.waiting or self.pending)
+
+    def demand(self, *, affected: bool) -> ApplicationDemand:
+        """For the planner. One that has lost nothing and waits for nothing is as it wants to be."""
+        driver = next((pod for pod in self.waiting if pod.role == "driver"), None)
+        executors = [pod for pod in self.waiting if pod.role == "executor"]
+        pending = sum(pod.role == "executor" for pod in self.pending)
+        has_driver = self.driver_runs or any(pod.role == "driver" for pod in self.pending)
+        content = not (affected or self.waiting)
+        return ApplicationDemand(
+            name=self.application.place.application,
+            priority=self.priority,
+            driver=None if driver is None else PodDemand(driver.uid, driver.cpu_millis),
+            executors=tuple(PodDemand(pod.uid, pod.cpu_millis) for pod in executors),
+            running=self.running + pending,
+            driver_runs=has_driver or content,
+            minimum=0 if content else self.need.minimum_executors,
+            depends_on=self.need.depends_on,
+            driver_millis=self.driver_millis,
+            executor_millis=self.executor_millis,
+        )
+
+
+def look_at(
+    application: MatchedApplication,
+    need: ApplicationNeed,
+    priority: float,
+    lost_nodes: Collection[str],
+    lifted: Collection[str],
+    sizes: tuple[int, int] = (0, 0),
+) -> ApplicationLook:
+    """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
+    `sizes` are of driver and executor as they were known before."""
+    pods = pods_of(application)
+    there = [pod for pod in pods if not pod.ended]
+    lost = {
+        pod.node: any(other.role == "driver" and other.node == pod.node for other in there)
+        for pod in there
+        if pod.node in lost_nodes
+    }
+    alive = [pod for pod in there if pod.node not in lost and not pod.deleting_at]
+    placed = [pod for pod in alive if pod.node]
+    waiting = [pod for pod in alive if pod.gated and pod.uid not in lifted]
+    pending = [pod for pod in alive if not pod.node and pod not in waiting]
+    return ApplicationLook(
+        application=application,
+        need=need,
+        priority=priority,
+        waiting=tuple(waiting),
+        pending=tuple(pending),
+        running=sum(pod.role == "executor" for pod in placed),
+        driver_runs=any(pod.role == "driver" for pod in placed),
+        lost=lost,
+        driver_millis=_size(pods, "driver", sizes[0]),
+        executor_millis=_size(pods, "executor", sizes[1]),
+    )
+
+
+def pods_of(application: MatchedApplication) -> tuple[PodSeen, ...]:
+    """Its driver and that one's executors."""
+    driver = application.driver
+    return (*((driver,) if driver is not None else ()), *application.executors)
+
+
+def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:
+    return max((pod.cpu_millis for pod in pods if pod.role == role), default=known)
+
+
+def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
+    """Whether it is as it should be, having been calm for so long."""
+    enough = look.running >= look.need.minimum_executors
+    return look.is_calm and calm_seconds >= (SETTLE_SECONDS if enough else QUIET_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentNow:
+    """What holds for all applications of a policy in its incident. `plan` is None while none is
+    made: the policy is paused, or an approval is awaited (`why`). `nodes` are planned on (name ->
+    free thousandths of a core); `lost_nodes_min` make an incident correlated."""
+
+    now: float
+    plan: ApplicationPlan | None
+    nodes: Mapping[str, int]
+    lost_total: int
+    lost_nodes_min: int
+    why: tuple[Phase, Reason | RecoveryReason, str] | None = None
+
+
+def tell(
+    before: RecoveryStatus, look: ApplicationLook, scene: IncidentNow, *, back: bool
+) -> RecoveryStatus:
+    """The story after a look; the same value where nothing has changed."""
+    at = moment(scene.now)
+    name = look.application.place.application
+    query = next(iter(before.queries), QueryRecovery(name, look.priority, lost_at=at))
+    admitted = scene.plan is not None and name not in scene.plan.skipped
+    planned_at = query.planned_at or (at if admitted else None)
+    phase, word, text = _stage(look, scene, back=back)
+    waits = phase not in ("CatchingUp", "Recovered")
+    after = msgspec.structs.replace(
+        before,
+        phase=phase,
+        kind="Correlated" if scene.lost_total >= scene.lost_nodes_min else "Independent",
+        reason=camel_case(word),
+        message=text,
+        started_at=before.started_at or at,
+        ended_at=at if back else None,
+        lost_nodes=tuple(_lost(before.lost_nodes, look, scene.now)),
+        lost_nodes_total=0,
+        plans=_plans(before, scene, planned=planned_at is not None and query.planned_at is None),
+        queries=(
+            msgspec.structs.replace(
+                query,
+                priority=look.priority,
+                planned_at=planned_at,
+                back_at=at if back else None,
+                reason=camel_case(word) if waits else None,
+                message=text if waits else None,
+            ),
+        ),
+    )
+    said = (ConditionFinding(RECOVERED, back, _as_reason(word), text),)
+    return msgspec.structs.replace(
+        after,
+        lost_nodes_total=len(after.lost_nodes),
+        conditions=conditions.updated(before.conditions, said, before.observed_generation, at),
+    )
+
+
+def _as_reason(word: Reason | RecoveryReason) -> Reason:
+    """Conditions take any word of the lists; their type names the two of resources alone."""
+    return word  # type: ignore[return-value]
+
+
+def _stage(
+    look: ApplicationLook, scene: IncidentNow, *, back: bool
+) -> tuple[Phase, Reason | RecoveryReason, str]:
+    name = look.application.place.application
+    if back:
+        text = f"Its driver and {counted(look.running, 'executor')} run, and nothing of it waits."
+        return "Recovered", Reason.RECOVERED, text
+    if scene.plan is None:
+        assert scene.why is not None, "without a plan there is a reason"
+        return scene.why
+    why = scene.plan.skipped.get(name)
+    if why is not None:
+        return "Recovering", Reason.NO_CAPACITY, _waits(look, scene, scene.plan, why)
+    if look.lost and not look.waiting:
+        text = f"New pods in place of those on {named(tuple(sorted(look.lost)))} are awaited."
+        return "Recovering", Reason.WAITING_FOR_NODES, text
+    millis = scene.plan.waiting_millis.get(name, 0)
+    if millis:
+        text = f"It is of use; executors of {_cores(millis)} more wait for room."
+        return "CatchingUp", RecoveryReason.CATCHING_UP, text
+    return "CatchingUp", RecoveryReason.ALL_PLACED, "All of it may run, and starts."
+
+
+def _waits(look: ApplicationLook, scene: IncidentNow, plan: ApplicationPlan, why: str) -> str:
+    behind = tuple(sorted(name for name in look.need.depends_on if name in plan.skipped))
+    free = f"{counted(len(scene.nodes), 'node')} with {_cores(sum(scene.nodes.values()))} free"
+    needs = sum(look.demand(affected=True).needed().values())
+    text = f"It needs {_cores(needs)} for its driver and minimum; there are {free}."
+    if why == DOES_NOT_FIT_A_NODE:
+        text = f"A pod of it, or of what it depends on, fits on no node; there are {free}."
+    return f"{text} It depends on {named(behind)}, which waits too." if behind else text
+
+
+def _cores(millis: int) -> str:
+    return f"{millis / MILLIS_PER_CORE:g} cores"
+
+
+def _plans(before: RecoveryStatus, scene: IncidentNow, *, planned: bool) -> tuple[PlanMade, ...]:
+    if not planned or scene.plan is None:
+        return before.plans
+    made = PlanMade(
+        number=before.plans_dropped + len(before.plans) + 1,
+        at=moment(scene.now),
+        acknowledged_at=moment(scene.now),  # nobody else has to carry it out
+        reason=camel_case(Reason.NODE_BACK),
+        text=scene.plan.text,
+        queries=scene.plan.chosen,
+        queries_total=len(scene.plan.chosen),
+        capacity_millicores=sum(scene.nodes.values()),
+        priority_sum=scene.plan.priority_sum,
+    )
+    return (*before.plans, made)
+
+
+def _lost(before: Iterable[LostNode], look: ApplicationLook, now: float) -> Iterable[LostNode]:
+    known = {row.name: row for row in before}
+    for name in sorted(known.keys() | look.lost.keys()):
+        row = known.get(name, LostNode(name, confirmed_at=moment(now)))
+        if name in look.lost:
+            yield msgspec.structs.replace(row, driver=row.driver or look.lost[name])
+        else:
+            yield row
+
+
+def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) -> dict[str, int]:
+    """How many nodes of a size to ask for on behalf of each application, the most important first:
+    together as many as all that waits needs."""
+    found, total, nodes = {}, 0, 0
+    for name in order:
+        millis = plan.waiting_millis.get(name, 0)
+        if millis and node_millis:
+            total += millis
+            wanted = -(-total // node_millis)
+            found[name], nodes = wanted - nodes, wanted
+    return {name: count for name, count in found.items() if count}

@@ -1,0 +1,231 @@
+"""Which pods of whole applications may run now: the planner's problem, and its answer read back.
+
+Each application is a query. Its partitions are the pods without which it is of no use: its driver
+and `minimum` executors, and those of all applications that it depends on. A pod that Spark has not
+made yet has a stand-in of the same size, so nothing is admitted below its minimum. What is left of
+the nodes after that goes to further executors, each a query of its own, with the priority of its
+application.
+
+Costs are requests of CPU, as the scheduler counts them, and capacity is what no pod requests.
+Memory is not planned: a pod that has CPU and no memory on a node stays Pending there. Pure.
+
+Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand, describe
+from rekindle.planning import solve
+
+MILLIS_PER_PERCENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PodDemand:
+    """A pod that waits at the gate; `cpu_millis` is what it requests as a whole."""
+
+    uid: str
+    cpu_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationDemand:
+    """An application, with what of it waits and what runs.
+
+    `driver` and `executors` wait. `running` executors count towards the `minimum`: they run, or
+    have been admitted. `driver_runs` holds for one that was admitted as well. Stand-ins for pods
+    that Spark has not made yet are of `driver_millis` and `executor_millis`.
+    """
+
+    name: str
+    priority: float
+    driver: PodDemand | None = None
+    executors: tuple[PodDemand, ...] = ()
+    running: int = 0
+    driver_runs: bool = False
+    minimum: int = 1
+    depends_on: tuple[str, ...] = ()
+    driver_millis: int = 0
+    executor_millis: int = 0
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether what it cannot do without runs already."""
+        return self.driver_runs and self.running >= self.minimum
+
+    def needed(self) -> dict[str, int]:
+        """Pods and stand-ins (name -> thousandths of a core) that it cannot do without."""
+        missing = max(0, self.minimum - self.running)
+        found = {pod.uid: pod.cpu_millis for pod in islice(self.executors, missing)}
+        for number in range(missing - len(found)):
+            found[f"{self.name}/executor-{number}"] = self.executor_millis
+        if self.driver is not None:
+            found[self.driver.uid] = self.driver.cpu_millis
+        elif not self.driver_runs:
+            found[f"{self.name}/driver"] = self.driver_millis
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationPlan:
+    """`admitted` are the UIDs of pods whose gates may be lifted. `chosen` applications are of use
+    with them, the most important first; `skipped` gives the planner's reason for each other one.
+    `text` is the plan in a sentence; `waiting_millis` (application -> thousandths of a core) is
+    what waits on, with what Spark has not made yet."""
+
+    admitted: frozenset[str] = frozenset()
+    chosen: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+    priority_sum: float = 0.0
+    waiting_millis: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSolver:
+    """How the planner is called: `solver` and `budget_seconds` are the policy's."""
+
+    clock: Callable[[], float]
+    solver: str = "auto"
+    budget_seconds: float = 1.0
+
+    def solve(self, problem: Problem) -> Answer:
+        """The planner's answer."""
+        return solve(
+            problem, clock=self.clock, solver=self.solver, budget_seconds=self.budget_seconds
+        )
+
+
+def plan(
+    applications: Iterable[ApplicationDemand], nodes: Mapping[str, int], solver: PlanSolver
+) -> ApplicationPlan:
+    """Choose applications, then further executors, for `nodes` (name -> free thousandths of a
+    core). An application that waits for nothing is not in the plan."""
+    known = {item.name: item for item in applications}
+    problem = to_problem(known, nodes)
+    answer = solver.solve(problem)
+    taken = frozenset(answer.partitions)
+    chosen = [name for name, query in problem.queries.items() if taken.issuperset(query.partitions)]
+    left = _left(nodes, answer.placement, problem.partitions)
+    more = _further(known, taken, chosen, left, solver)
+    waiting = {pod.uid for item in known.values() for pod in _pods(item)}
+    admitted = (taken & waiting) | more
+    ordered = sorted(chosen, key=lambda name: (-known[name].priority, name))
+    return ApplicationPlan(
+        admitted=admitted,
+        chosen=tuple(ordered),
+        skipped={name: why for name, why in answer.skipped.items() if name not in chosen},
+        text=describe(answer, one="application", several="applications"),
+        priority_sum=answer.priority_sum,
+        waiting_millis=_waiting(known.values(), admitted | taken),
+    )
+
+
+def to_problem(applications: Mapping[str, ApplicationDemand], nodes: Mapping[str, int]) -> Problem:
+    """RECOVERY SCHEDULING for what is not of use yet. In a circle of dependencies all come
+    together; a name that is not there is passed over."""
+    needed = {name: item.needed() for name, item in applications.items()}
+    lost = [name for name, item in applications.items() if not item.is_of_use]
+    queries = {}
+    for name in lost:
+        parts = tuple(
+            sorted(part for other in upstream(name, applications) for part in needed[other])
+        )
+        queries[name] = QueryDemand(applications[name].priority, parts)
+    costs = {
+        part: PartitionCost(millis / MILLIS_PER_PERCENT)
+        for name in needed
+        for part, millis in needed[name].items()
+    }
+    asked = {part for query in queries.values() for part in query.partitions}
+    return Problem(
+        partitions={part: costs[part] for part in sorted(asked)},
+        queries=queries,
+        failed=frozenset(asked),
+        nodes={name: free / MILLIS_PER_PERCENT for name, free in nodes.items()},
+    )
+
+
+def upstream(name: str, applications: Mapping[str, ApplicationDemand]) -> set[str]:
+    """An application with all that it depends on, directly or not."""
+    found, open_ = {name}, [name]
+    while open_:
+        for other in applications[open_.pop()].depends_on:
+            if other in applications and other not in found:
+                found.add(other)
+                open_.append(other)
+    return found
+
+
+def _further(
+    applications: Mapping[str, ApplicationDemand],
+    taken: frozenset[str],
+    chosen: Iterable[str],
+    left: Mapping[str, float],
+    solver: PlanSolver,
+) -> frozenset[str]:
+    """Executors beyond the minimum, of applications that are of use, on what is left."""
+    useful = {name for name, item in applications.items() if item.is_of_use} | {*chosen}
+    extras = {
+        pod.uid: (applications[name].priority, pod.cpu_millis)
+        for name in sorted(useful)
+        for pod in applications[name].executors
+        if pod.uid not in taken
+    }
+    # what waits of a driver is never an extra: without it the application is not of use
+    answer = solver.solve(
+        Problem(
+            partitions={
+                uid: PartitionCost(millis / MILLIS_PER_PERCENT)
+                for uid, (_, millis) in extras.items()
+            },
+            queries={uid: QueryDemand(priority, (uid,)) for uid, (priority, _) in extras.items()},
+            failed=frozenset(extras),
+            nodes=dict(left),
+        )
+    )
+    return frozenset(answer.partitions)
+
+
+def _left(
+    nodes: Mapping[str, int],
+    placement: Mapping[str, Iterable[str]],
+    partitions: Mapping[str, PartitionCost],
+) -> dict[str, float]:
+    """Free CPU of each node, in percent of one core, beside what is placed there."""
+    return {
+        name: max(
+            0.0,
+            free / MILLIS_PER_PERCENT
+            - sum(partitions[part].cpu_percent for part in placement.get(name, ())),
+        )
+        for name, free in nodes.items()
+    }
+
+
+def _pods(item: ApplicationDemand) -> tuple[PodDemand, ...]:
+    return item.executors if item.driver is None else (item.driver, *item.executors)
+
+
+def _waiting(applications: Iterable[ApplicationDemand], admitted: frozenset[str]) -> dict[str, int]:
+    found = {}
+    for item in applications:
+        parts = {**item.needed(), **{pod.uid: pod.cpu_millis for pod in _pods(item)}}
+        millis = sum(cost for part, cost in parts.items() if part not in admitted)
+        if millis:
+            found[item.name] = millis
+    return found
+
+
+def reserve(nodes: Mapping[str, int], pods: Iterable[int]) -> dict[str, int]:
+    """What is left of the nodes (name -> thousandths of a core) when pods that may run and have no
+    node yet, each of so many thousandths, are on them: the largest first, where most is free. One
+    that fits nowhere takes nothing."""
+    left = dict(nodes)
+    for millis in sorted(pods, reverse=True):
+        node = max(left, key=lambda name: (left[name], name), default=None)
+        if node is not None and left[node] >= millis:
+            left[node] -= millis
+    return left

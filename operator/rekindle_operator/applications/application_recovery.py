@@ -1,0 +1,556 @@
+"""Runs incidents of policies that recover whole applications: gates lifted, Recoveries written.
+
+    lost nodes ──► incident ──► buckets whose new pods wait (to the webhook, by `webhook_upkeep`)
+    waiting pods, free CPU ──► plan ──► gates lifted, nodes wanted (to `node_provisioner`)
+                                    ──► Recovery objects and events
+
+Called by the deciding thread again and again; writes are errands. What is kept is no more than the
+open Recoveries say, so another operator that begins to act goes on with them. The gate of a pod
+that is in no incident here is lifted, whenever it was added.
+
+Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.model.reasons import Reason
+from rekindle.protocol import PriorityOverride
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.custom_resources import API_VERSION, identity
+from rekindle_operator.api.recovery_policy import ApplicationNeed, RecoveryPolicy
+from rekindle_operator.api.recovery_resource import (
+    ApplicationReference,
+    Recovery,
+    RecoverySpec,
+    recovery_name,
+)
+from rekindle_operator.api.recovery_status import (
+    ENDED,
+    NodeRequest,
+    Phase,
+    RecoveryStatus,
+    to_status,
+)
+from rekindle_operator.applications import application_incident
+from rekindle_operator.applications.application_incident import (
+    ApplicationLook,
+    IncidentNow,
+    nodes_wanted,
+)
+from rekindle_operator.applications.application_plan import (
+    ApplicationPlan,
+    PlanSolver,
+    plan,
+    reserve,
+    upstream,
+)
+from rekindle_operator.cluster import application_matching, object_kinds
+from rekindle_operator.cluster.api_client import (
+    NOT_FOUND,
+    STRATEGIC_MERGE,
+    Api,
+    ApiRefused,
+    ObjectConflict,
+    path_of,
+)
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.nodes import ClusterNode
+from rekindle_operator.cluster.pods import Labels, PodSeen, without_gate
+from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.detection.detection_input import READY
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.provisioning import ExecutorShape, NodeDemand, NodeIncident, limits_of
+from rekindle_operator.provisioning.node_demand import PENDING_PODS
+from rekindle_operator.recovery import event_writer, kubernetes_events
+from rekindle_operator.recovery.kubernetes_events import ObjectReference
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
+
+REFRESH_SECONDS = 0.5
+PAUSE_FACTOR = 10.0
+# A gate whose removal was left so long ago and that is still seen is lifted again.
+LIFT_SECONDS = 10.0
+# No pod waits longer at our gate, whatever the plan says.
+WAIT_SECONDS_MAX = 3_600.0
+APPLICATIONS = "Applications"
+PRIORITY = 1.0
+
+
+@dataclass(slots=True)
+class OpenStory:
+    """The Recovery of an application while it lasts. `calm_since` is of `time.monotonic`."""
+
+    policy: str
+    spec: RecoverySpec
+    status: RecoveryStatus
+    calm_since: float | None = None
+    nodes_asked: int = 0
+
+
+@dataclass(slots=True)
+class ApplicationRecovery:
+    """`reference` names an application as a Recovery does; `shape` gives an executor of one, which
+    `measure` has read; `rows` (by incident) are requests for nodes and what became of them.
+    `demands` are for nodes, `buckets` of applications whose new pods wait.
+    """
+
+    known: ClusterView
+    judge: DetectionRunner
+    api: Api
+    errands: WorkQueue
+    log: Log
+    identity: str
+    reference: Callable[[application_matching.MatchedApplication], ApplicationReference]
+    shape: Callable[[Place], ExecutorShape | None]
+    measure: Callable[[Place, PodSeen], None]
+    rows: Callable[[Place], Mapping[int, tuple[NodeRequest, ...]]]
+    demands: tuple[NodeDemand, ...] = ()
+    buckets: frozenset[str] = frozenset()
+    _stories: dict[Place, OpenStory] = field(default_factory=dict)
+    _sizes: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    _lifted: dict[str, float] = field(default_factory=dict)
+    # that a Recovery has ended comes back with a watch, later
+    _ended: set[tuple[Place, int]] = field(default_factory=set)
+    # of each policy: for which demands, nodes and solver the newest plan was made
+    _planned: dict[str, tuple[object, ApplicationPlan]] = field(default_factory=dict)
+    _node_millis: int = 0
+    _due: float = 0.0
+
+    def refresh(self) -> bool:
+        """Look again, if it is time to; whether other nodes are wanted than before."""
+        now, registry = time.monotonic(), self.known.registry
+        if now < self._due:
+            return False
+        policies = [
+            name
+            for name, policy in self.known.policies.items()
+            if policy.spec.recovers == APPLICATIONS
+        ]
+        demands: list[NodeDemand] = []
+        waiting: set[str] = set()
+        buckets: set[str] = set()
+        if policies and self.judge.state.held_at is None:
+            lost = self.judge.looks_lost()
+            for name in sorted(policies):
+                turn = self._turn(name, lost)
+                demands += turn.demands
+                waiting |= turn.waiting
+                buckets |= turn.buckets
+        elif policies:
+            self._hold(policies)
+            self._due = now + REFRESH_SECONDS
+            return False
+        for place in [place for place, it in self._stories.items() if it.policy not in policies]:
+            del self._stories[place]
+        self._release([pod for uid, pod in registry.gated_pods.items() if uid not in waiting])
+        self._lifted = {uid: at for uid, at in self._lifted.items() if uid in registry.gated_pods}
+        other, self.demands = tuple(demands) != self.demands, tuple(demands)
+        self.buckets = frozenset(buckets)
+        self._due = now + max(REFRESH_SECONDS, PAUSE_FACTOR * (time.monotonic() - now))
+        return other
+
+    def lost_nodes(self, place: Place) -> frozenset[str]:
+        """Nodes that an application in an incident has lost by what is seen of them alone: without
+        a sidecar there is no driver's word."""
+        story = self._stories.get(place)
+        if story is None:
+            return frozenset()
+        lost = self.judge.looks_lost()
+        return frozenset(row.name for row in story.status.lost_nodes if row.name in lost)
+
+    def forget(self) -> None:
+        """Another one acts: what it does is to be read again."""
+        self._stories.clear()
+        self._lifted.clear()
+        self._ended.clear()
+        self._planned.clear()
+        self.demands, self.buckets = (), frozenset()
+
+    def _hold(self, policies: Iterable[str]) -> None:
+        """Nothing is confirmed, and nothing is planned: what waits waits on, an hour at most, where
+        its policy still wants it to."""
+        acting = {name for name in policies if self._acts(name)}
+        kept = {
+            pod.uid
+            for place in self.known.registry.places()
+            if (application := self.known.application(place)) is not None
+            and application.policy in acting
+            for pod in application_incident.pods_of(application)
+            if not _is_overdue(pod)
+        }
+        gated = self.known.registry.gated_pods
+        self._release([pod for uid, pod in gated.items() if uid not in kept])
+        if not acting:
+            self.buckets = frozenset()
+
+    def _acts(self, name: str) -> bool:
+        held = self.known.effective(name)
+        return isinstance(held, Effective) and not (held.paused or held.dry_run)
+
+    def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
+        """One policy (namespace/name)."""
+        held, policy = self.known.effective(name), self.known.policies[name]
+        if not isinstance(held, Effective):
+            return _Turn()
+        looks = dict(self._looks(name, policy, held, lost))
+        self._begin(name, policy, looks)
+        open_ = {place: story for place, story in self._stories.items() if story.policy == name}
+        for place in open_.keys() - looks.keys():
+            del self._stories[place]  # `Effects` abandons its Recovery
+        open_ = {place: story for place, story in open_.items() if place in looks}
+        if not open_:
+            self._planned.pop(name, None)
+            return _Turn()
+        return self._incident(policy, held, looks, open_)
+
+    def _looks(
+        self, name: str, policy: RecoveryPolicy, held: Effective, lost: frozenset[str]
+    ) -> Iterator[tuple[Place, ApplicationLook]]:
+        namespace, needs = policy.metadata.namespace, _needs(policy)
+        priorities = {
+            **held.policy.priorities,
+            **{
+                query: item.priority
+                for query, item in held.overrides.items()
+                if _holds(item, time.time())
+            },
+        }
+        nodes = self.known.registry.nodes
+        for place in self.known.registry.places():
+            application = self.known.application(place) if place.namespace == namespace else None
+            if application is None or application.policy != name:
+                continue
+            if application.resource is not None and application.resource.ended:
+                continue
+            called = place.application
+            found = application_incident.look_at(
+                application,
+                needs.get(called, ApplicationNeed(called)),
+                float(priorities.get(called, PRIORITY)),
+                {name for name in application.all_nodes if name in lost or name not in nodes},
+                self._lifted,
+                self._sizes.get(place, (0, 0)),
+            )
+            self._sizes[place] = found.driver_millis, found.executor_millis
+            yield place, found
+
+    def _begin(
+        self, name: str, policy: RecoveryPolicy, looks: Mapping[Place, ApplicationLook]
+    ) -> None:
+        """Open what has lost nodes, and what another operator has left open; while an incident is
+        open, what waits as well."""
+        mine = {place for place, story in self._stories.items() if story.policy == name}
+        for place, look in looks.items():
+            if place in mine:
+                continue
+            left = next(
+                (
+                    item
+                    for item in self.known.open_of(place).values()
+                    if (place, item.spec.incident) not in self._ended
+                ),
+                None,
+            )
+            if left is not None and left.spec.policy_name == policy.metadata.name:
+                self._stories[place] = OpenStory(name, left.spec, left.status)
+                self.known.changed.add(place)  # its executors on lost nodes are to be deleted
+                mine.add(place)
+            elif look.lost:
+                self._open(name, policy, place, look)
+                mine.add(place)
+        if mine:
+            for place in looks.keys() - mine:
+                if looks[place].waiting:
+                    self._open(name, policy, place, looks[place])
+
+    def _open(self, name: str, policy: RecoveryPolicy, place: Place, look: ApplicationLook) -> None:
+        known = self.known.recoveries.get(place, {}).values()
+        spec = RecoverySpec(
+            self.reference(look.application),
+            max((item.spec.incident for item in known), default=0) + 1,
+            policy.metadata.name,
+            policy.spec.class_name,
+        )
+        self._stories[place] = OpenStory(name, spec, RecoveryStatus())
+        self.known.changed.add(place)
+
+    def _incident(
+        self,
+        policy: RecoveryPolicy,
+        held: Effective,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+    ) -> "_Turn":
+        nodes = self._nodes(looks)
+        why = self._held_by(held, open_)
+        made = None if why is not None else self._plan(identity(policy), held, looks, open_, nodes)
+        lost = {name for look in looks.values() for name in look.lost}
+        scene = IncidentNow(
+            now=time.time(),
+            plan=made,
+            nodes=nodes,
+            lost_total=len(lost),
+            lost_nodes_min=policy.spec.correlated.nodes_min,
+            why=why,
+        )
+        for place, story in open_.items():
+            self._tell(place, story, looks[place], scene, held.recoveries_kept_max)
+        ended = {place for place, story in open_.items() if story.status.phase in ENDED}
+        for place in ended:
+            self._ended.add((place, self._stories.pop(place).spec.incident))
+        if made is None or len(ended) == len(open_):
+            return _Turn()
+        admitted = made.admitted | self._for_autoscalers(made, held, looks)
+        waiting = {
+            pod.uid
+            for look in looks.values()
+            for pod in look.waiting
+            if pod.uid not in admitted and not _is_overdue(pod)
+        }
+        buckets = {
+            key
+            for look in looks.values()
+            for key in application_matching.pod_buckets(look.application)
+        }
+        demands = self._wanted(policy, held, made, looks, open_)
+        return _Turn(tuple(demands), frozenset(waiting), frozenset(buckets))
+
+    def _held_by(
+        self, held: Effective, open_: Iterable[Place]
+    ) -> tuple[Phase, Reason | RecoveryReason, str] | None:
+        """Why nothing is held back and nothing is planned; None where it is."""
+        if held.paused or held.dry_run:
+            word = "paused" if held.paused else "a dry run"
+            return "Held", Reason.PAUSED, f"Policy or class is {word}: no pod waits for its turn."
+        if held.approval_needed and not any(map(self.known.has_approval, open_)):
+            text = "Somebody has to approve: no pod waits for its turn until spec.approved is true."
+            return "AwaitingApproval", RecoveryReason.APPROVAL_AWAITED, text
+        return None
+
+    def _plan(
+        self,
+        name: str,
+        held: Effective,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+        nodes: Mapping[str, int],
+    ) -> ApplicationPlan:
+        """The plan for now; made again only when something is otherwise than before."""
+        solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
+        demands = tuple(
+            look.demand(affected=place in open_ and not look.is_calm)
+            for place, look in sorted(looks.items())
+        )
+        basis = demands, dict(nodes), solver
+        known = self._planned.get(name)
+        if known is None or known[0] != basis:
+            known = self._planned[name] = basis, plan(demands, nodes, solver)
+        return known[1]
+
+    def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
+        """Free CPU of nodes on which something that waits may run, less what has been admitted."""
+        needs = {
+            (pod.tolerates, pod.node_labels) for look in looks.values() for pod in look.waiting
+        }
+        registry, silent = self.known.registry, self.judge.avoidance.silent
+        free = {
+            name: registry.free_millis(name)
+            for name, node in registry.nodes.items()
+            if name not in silent and _is_open(node) and any(_suits(node, *need) for need in needs)
+        }
+        self._node_millis = max(
+            (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
+        )
+        pending = (pod.cpu_millis for look in looks.values() for pod in look.pending)
+        return reserve(free, pending)
+
+    def _for_autoscalers(
+        self, made: ApplicationPlan, held: Effective, looks: Mapping[Place, ApplicationLook]
+    ) -> frozenset[str]:
+        """Where nobody makes requests for nodes: the pods of the most important application that
+        waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
+        less important ones that find no node keep nobody waiting."""
+        makes = any(item.provider != PENDING_PODS for item in held.providers)
+        if makes or made.admitted:
+            return frozenset()
+        named = {look.application.place.application: look for look in looks.values()}
+        demands = {name: look.demand(affected=True) for name, look in named.items()}
+        for first in _ordered(look for look in looks.values() if look.waiting or look.pending):
+            name = first.application.place.application
+            group = upstream(name, demands)
+            if any(named[other].pending for other in group):
+                return frozenset()  # what is less important waits for it
+            needed = {uid for other in group for uid in demands[other].needed()}
+            found = {pod.uid for other in group for pod in named[other].waiting} & needed
+            if not found and demands[name].is_of_use:
+                found = {pod.uid for pod in first.waiting[:1]}
+            if found:
+                return frozenset(found)
+        return frozenset()
+
+    def _wanted(
+        self,
+        policy: RecoveryPolicy,
+        held: Effective,
+        made: ApplicationPlan,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+    ) -> Iterator[NodeDemand]:
+        """Nodes for what waits, in the name of each application's Recovery."""
+        ordered = [look.application.place for look in _ordered(looks.values())]
+        counts = nodes_wanted(made, (item.application for item in ordered), self._node_millis)
+        class_ = self.known.classes[policy.spec.class_name]
+        for place in ordered:
+            story, count = open_.get(place), counts.get(place.application, 0)
+            if story is None:
+                continue
+            name = recovery_name(story.spec.application, story.spec.incident)
+            recovery = self.known.recoveries.get(place, {}).get(name)
+            if recovery is None:
+                continue
+            executors = [pod for pod in looks[place].waiting if pod.role == "executor"]
+            if executors and self.shape(place) is None:
+                self.measure(place, executors[0])
+            story.nodes_asked = max(story.nodes_asked, count)
+            number = story.spec.incident
+            order = NodeRequestOrder("nodes", Reason.NO_CAPACITY, story.nodes_asked)
+            yield NodeDemand(
+                incident=NodeIncident(
+                    namespace=place.namespace,
+                    application=place.application,
+                    number=number,
+                    recovery=name,
+                    uid=recovery.metadata.uid,
+                ),
+                class_name=class_.metadata.name,
+                limits=limits_of(held, class_.spec),
+                requests={f"{number}-1": order} if story.nodes_asked else {},
+                domain_keys=held.failure_domain_keys,
+                missing=count,
+                executor=self.shape(place),
+            )
+
+    def _tell(
+        self, place: Place, story: OpenStory, look: ApplicationLook, scene: IncidentNow, kept: int
+    ) -> None:
+        now = time.monotonic()
+        story.calm_since = (story.calm_since or now) if look.is_calm else None
+        calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
+        back = application_incident.is_back(look, calm_seconds)
+        after = application_incident.tell(story.status, look, scene, back=back)
+        requests = self.rows(place).get(story.spec.incident, story.status.requests)
+        after = msgspec.structs.replace(after, requests=requests)
+        if after != story.status:
+            story.status = after
+            errand = partial(self._write, place, story.spec, after, kept)
+            self.errands.leave(f"application {place}", errand)
+
+    def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
+        """Make the Recovery unless it is there; announce what is new, then write it."""
+        name = recovery_name(spec.application, spec.incident)
+        path = path_of(object_kinds.RECOVERIES, place.namespace, name)
+        body = self.api.get(path)
+        if body is None:
+            made = recovery_resource.to_object(place.namespace, spec)
+            body = self.api.create(path_of(object_kinds.RECOVERIES, place.namespace), made)
+        recovery = recovery_resource.from_object(body)
+        about = ObjectReference(
+            API_VERSION, Recovery.kind, name, place.namespace, recovery.metadata.uid
+        )
+        told = kubernetes_events.of_recovery(
+            about, _owner(place, spec.application), recovery.status, status
+        )
+        event_writer.announce(self.api, told, self.identity)
+        self.api.replace(f"{path}/status", {**body, "status": to_status(status)})
+        if status.phase in ENDED:
+            self._put_away(place, kept)
+
+    def _put_away(self, place: Place, kept: int) -> None:
+        """Delete the oldest that have ended, beyond as many as are kept."""
+        known = [*self.known.recoveries.get(place, {}).values()]
+        ended = [item for item in known if item.status.phase in ENDED]
+        ended.sort(key=lambda item: item.spec.incident, reverse=True)
+        for item in ended[kept:]:
+            path = path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)
+            self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
+
+    def _release(self, pods: Iterable[PodSeen]) -> None:
+        """Have gates of ours lifted, soon."""
+        now = time.monotonic()
+        for pod in pods:
+            if now - self._lifted.get(pod.uid, -LIFT_SECONDS) >= LIFT_SECONDS:
+                self._lifted[pod.uid] = now
+                self.errands.leave(f"gate {pod.uid}", partial(self._lift, pod))
+
+    def _lift(self, pod: PodSeen) -> None:
+        """Take our gate off a pod, and leave those of others."""
+        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
+        try:
+            self.api.patch(path, without_gate(pod.uid), STRATEGIC_MERGE)
+        except ObjectConflict:
+            return  # another pod has its name by now
+        except ApiRefused as refused:
+            if refused.status != NOT_FOUND:
+                raise
+            return
+        self.log.write("gate-lifted", pod=pod.name, namespace=pod.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What one policy comes to; `waiting` are UIDs of pods whose gates stay."""
+
+    demands: tuple[NodeDemand, ...] = ()
+    waiting: frozenset[str] = frozenset()
+    buckets: frozenset[str] = frozenset()
+
+
+def _needs(policy: RecoveryPolicy) -> dict[str, ApplicationNeed]:
+    return {item.name: item for item in policy.spec.applications}
+
+
+def _is_overdue(pod: PodSeen) -> bool:
+    return time.time() - pod.created_at >= WAIT_SECONDS_MAX
+
+
+def _holds(override: PriorityOverride, now: float) -> bool:
+    return override.until is None or override.until > now
+
+
+def _ordered(looks: Iterable[ApplicationLook]) -> list[ApplicationLook]:
+    """The most important first."""
+    return sorted(looks, key=lambda look: (-look.priority, str(look.application.place)))
+
+
+def _is_open(node: ClusterNode) -> bool:
+    """Whether pods are put on a node, as far as it depends on the node alone."""
+    judged = node.judged
+    return judged.ready == READY and not (judged.unschedulable or node.fenced)
+
+
+def _suits(node: ClusterNode, tolerates: tuple[str, ...], node_labels: Labels) -> bool:
+    """Whether a pod may run on a node, by the taints that it tolerates and its node selector."""
+    tolerated = "*" in tolerates or set(tolerates).issuperset(node.judged.taints)
+    return tolerated and node.judged.labels.items() >= dict(node_labels).items()
+
+
+def _owner(place: Place, application: ApplicationReference) -> ObjectReference | None:
+    """The SparkApplication, which gets the lines that matter to whoever owns it."""
+    if application.kind != "SparkApplication" or application.group is None:
+        return None
+    version = object_kinds.SPARK_VERSIONS[application.group]
+    return ObjectReference(
+        f"{application.group}/{version}",
+        application.kind,
+        application.name,
+        place.namespace,
+        application.uid or "",
+    )

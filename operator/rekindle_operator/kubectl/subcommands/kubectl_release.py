@@ -1,0 +1,129 @@
+"""`kubectl rekindle release`: pods that wait for their turn run, also without an operator."""
+
+from typing import Annotated
+
+import typer
+
+from rekindle.model.errors import InputError
+from rekindle_operator.cluster.pods import GATE, without_gate
+from rekindle_operator.kubectl import (
+    application_reader,
+    preflight_reader,
+    resource_lookup,
+    terminal_output,
+)
+from rekindle_operator.kubectl.api_connection import STRATEGIC, ApiConnection, Object, connected
+from rekindle_operator.kubectl.api_errors import ApiRefusal
+from rekindle_operator.kubectl.application_reader import ObjectLists
+from rekindle_operator.kubectl.plugin_options import (
+    Context,
+    Form,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Target,
+)
+from rekindle_operator.kubectl.resource_kinds import PODS, POLICIES
+from rekindle_operator.kubectl.subcommands.kubectl_pause import Policy
+
+MANAGER = "kubectl-rekindle-release"
+GONE = 404
+MORE = (
+    "New pods may still have to wait: for three minutes after the last word of an operator that is "
+    "gone; where one runs, until `kubectl rekindle pause`."
+)
+
+
+def release(
+    policy: Policy = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All pods of the namespace, whatever their policy.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Let pods run that wait for their turn, whatever the plan says.
+
+    It takes our scheduling gate off pods of a policy's applications. Gates of others stay.
+
+    Example: kubectl rekindle release --policy nightly -n reports
+    """
+    if every and policy is not None:
+        raise InputError(
+            where="--all",
+            what=f"is given together with --policy {policy}",
+            remedy="leave one of them out",
+        )
+    with connected(Target(namespace, context, kubeconfig)) as cluster:
+        name = None if every else resource_lookup.policy(cluster, policy)["metadata"]["name"]
+        pods = _waiting(cluster, name)
+        if not dry_run:
+            pods = [pod for pod in pods if _lifted(cluster, pod)]
+        where = cluster.default_namespace
+    names = sorted(pod["metadata"]["name"] for pod in pods)
+    if output is Form.JSON:
+        record = {"policy": name, "namespace": where, "released": not dry_run, "pods": names}
+        terminal_output.show_json(record)
+        return
+    head = f"namespace {where}" if name is None else f"policy {where}/{name}"
+    if not names:
+        terminal_output.show(f"{head}: no pod waits for its turn.")
+        return
+    gates = "the gate of 1 pod" if len(names) == 1 else f"the gates of {len(names)} pods"
+    said = "would be lifted" if dry_run else "is lifted" if len(names) == 1 else "are lifted"
+    terminal_output.show(
+        f"{head}: {gates} {said}.",
+        *(f"  {item}" for item in names),
+        MORE,
+    )
+
+
+def _waiting(cluster: ApiConnection, policy: str | None) -> list[Object]:
+    """Pods with our gate: of a policy's applications, or all."""
+    pods = preflight_reader.read_pods(cluster)
+    gated = [pod for pod in pods if _is_gated(pod)]
+    if policy is None or not gated:
+        return gated
+    uids = _uids(cluster, pods, policy)
+    return [pod for pod in gated if pod["metadata"]["uid"] in uids]
+
+
+def _is_gated(pod: Object) -> bool:
+    return any(gate.get("name") == GATE for gate in pod["spec"].get("schedulingGates") or ())
+
+
+def _uids(cluster: ApiConnection, pods: tuple[Object, ...], policy: str) -> set[str]:
+    """Pods of the applications for which a policy holds, by the operator's own rules."""
+    known = application_reader.told(
+        ObjectLists(
+            pods=pods,
+            applications=preflight_reader.read_applications(cluster),
+            policies=tuple(cluster.list(POLICIES, cluster.default_namespace)),
+        )
+    )
+    found = [known.application(place) for place in known.places()]
+    holder = f"{cluster.default_namespace}/{policy}"
+    return {
+        pod.uid
+        for application in found
+        if application is not None and application.policy == holder
+        for pod in application.pods
+    }
+
+
+def _lifted(cluster: ApiConnection, pod: Object) -> bool:
+    """Take our gate off a pod; whether the pod was there still."""
+    metadata = pod["metadata"]
+    place = metadata["namespace"], metadata["name"]
+    try:
+        cluster.merge(PODS, place, without_gate(metadata["uid"]), MANAGER, STRATEGIC)
+    except ApiRefusal as refusal:
+        if refusal.status != GONE:
+            raise
+        return False
+    return True

@@ -1,0 +1,172 @@
+"""`kubectl rekindle release`: gates lifted by hand, of one policy's pods or of a namespace's."""
+
+import json
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import spark_objects as objects
+from spark_objects import Body
+
+from rekindle_operator.cluster.pods import AWAITED, GATE
+from rekindle_operator.kubectl import plugin_main
+from rekindle_operator.kubectl.api_connection import STRATEGIC
+from rekindle_operator.kubectl.api_errors import ApiRefusal
+from rekindle_operator.kubectl.subcommands import kubectl_release
+
+QUOTA = "example.com/quota"
+
+
+def policy(name: str, application: str) -> Body:
+    metadata = {"name": name, "namespace": "flights", "uid": name}
+    selector = {"sparkApplications": {"names": [application]}}
+    return {
+        "metadata": metadata | {"creationTimestamp": objects.at(0)},
+        "spec": {"selector": selector, "recovers": "Applications"},
+    }
+
+
+def waiting(pod: Body, *others: str) -> Body:
+    pod["metadata"]["labels"][GATE] = AWAITED
+    pod["spec"]["schedulingGates"] = [{"name": name} for name in (*others, GATE)]
+    return pod
+
+
+class Cluster:
+    """An API server with two policies; of each an application, of which a pod waits. `gone` are
+    pods that are deleted meanwhile; `refuses` all changes."""
+
+    default_namespace = namespace = "flights"
+
+    def __init__(self) -> None:
+        self.policies = [policy("nightly", "high"), policy("hourly", "low")]
+        self.pods = [
+            objects.kubeflow_driver("high", uid="driver-high"),
+            waiting(objects.kubeflow_driver("low", uid="driver-low", node="", phase="Pending")),
+            waiting(self.executor("high", 1), QUOTA),
+            objects.kubeflow_executor(2, "high", driver_uid="driver-high"),
+        ]
+        self.gone: set[str] = set()
+        self.refuses = False
+        self.patched: list[str] = []
+
+    def executor(self, name: str, number: int) -> Body:
+        return objects.kubeflow_executor(
+            number, name, driver_uid=f"driver-{name}", node="", phase="Pending"
+        )
+
+    def get(self, kind: Any, name: str) -> Body:
+        for item in self.policies:
+            if kind.name == "RecoveryPolicy" and item["metadata"]["name"] == name:
+                return item
+        raise ApiRefusal(where=name, what="is not there", remedy="see", status=404)
+
+    def list(self, kind: Any, namespace: str | None = None, **query: str) -> list[Body]:
+        assert namespace == "flights"
+        if kind.name == "RecoveryPolicy":
+            return self.policies
+        if kind.name == "Pod":
+            return self.pods if query["labelSelector"].startswith("spark-role in") else []
+        raise ApiRefusal(where="", what="", remedy="", status=404, missing_kind=True)
+
+    def merge(
+        self, kind: Any, place: tuple[str, str], change: Body, manager: str, content: str
+    ) -> Body:
+        assert (kind.name, content) == ("Pod", STRATEGIC)
+        assert manager.startswith("kubectl-rekindle")
+        (pod,) = [item for item in self.pods if item["metadata"]["name"] == place[1]]
+        if self.refuses:
+            what = "you may not patch pods here"
+            raise ApiRefusal(where=f"Pod {place}", what=what, remedy="ask", status=403)
+        if place[1] in self.gone:
+            raise ApiRefusal(where=place[1], what="is not there", remedy="see", status=404)
+        assert change["metadata"] == {"uid": pod["metadata"]["uid"], "labels": {GATE: None}}
+        assert change["spec"] == {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
+        self.patched.append(place[1])
+        return pod
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(kubectl_release, "connected", lambda _: nullcontext(made))
+    return made
+
+
+def released(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert plugin_main.run(["release", *words, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_only_pods_of_the_policy_that_wait_are_released(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = released(capsys, "--policy", "nightly")
+    (executor,) = cluster.patched
+    assert executor == cluster.pods[2]["metadata"]["name"]
+    assert told == {
+        "version": 1,
+        "policy": "nightly",
+        "namespace": "flights",
+        "released": True,
+        "pods": [executor],
+    }
+
+
+def test_a_dry_run_changes_nothing_and_names_the_same_pods(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = released(capsys, "--policy", "hourly", "--dry-run")
+    assert (told["released"], told["pods"], cluster.patched) == (False, ["low-driver"], [])
+    assert plugin_main.run(["release", "--policy", "hourly", "--dry-run"]) == 0
+    assert "the gate of 1 pod would be lifted" in capsys.readouterr().out
+    assert cluster.patched == []
+
+
+def test_all_releases_pods_of_policies_that_are_gone_too(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.policies = []
+    assert len(released(capsys, "--all")["pods"]) == len(cluster.patched) == 2
+
+
+def test_a_pod_that_is_gone_meanwhile_is_passed_over(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.gone = {"low-driver"}
+    assert plugin_main.run(["release", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert "namespace flights: the gate of 1 pod is lifted." in out
+    assert "low-driver" not in out
+
+
+def test_where_no_pod_waits_it_says_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del cluster.pods[2]
+    assert plugin_main.run(["release", "--policy", "nightly"]) == 0
+    assert capsys.readouterr().out == "policy flights/nightly: no pod waits for its turn.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--all", "--policy", "nightly"], "leave one of them out"),
+        (["--policy", "nightli"], "did you mean nightly?"),
+        ([], "choose with --policy: hourly, nightly"),
+    ],
+)
+def test_what_is_meant_has_to_be_clear(
+    cluster: Cluster, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plugin_main.run(["release", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert cluster.patched == []
+
+
+def test_who_may_not_patch_pods_is_told_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refuses = True
+    assert plugin_main.run(["release", "--all"]) == 2
+    assert "you may not patch pods here" in capsys.readouterr().err
