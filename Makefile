@@ -47,7 +47,7 @@ demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two 
 test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
-test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds; or: make test-lab STAGES=chaos
+test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds, call sites; or: make test-lab STAGES=chaos
 	@$(BIN)/python tests/lab/stages.py $(STAGES)
 
 mutants: setup ## known faults, one by one, that the tests have to find; or N of them: make mutants N=8

@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -33,11 +33,13 @@ OF_SEEDS = "1001..3000"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Commands that run one after the other, and how long they take on two cores, in seconds."""
+    """Commands that run one after the other, and how long they take on two cores, in seconds.
+    `environment` is added to that of this process."""
 
     name: str
     seconds: float
     commands: Sequence[Sequence[str]]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def _pytest(*arguments: str) -> list[str]:
@@ -45,8 +47,11 @@ def _pytest(*arguments: str) -> list[str]:
 
 
 INTEGRATION = "tests/lab/integration"
+CALL_SITES = "tests/unit/rekindle_spark/executor/test_call_sites.py"
 STAGES = (
     Stage("units", 70, [_pytest("tests/lab/unit", "-n", "2", "-q")]),
+    # `make test` has a part of the calls each day: here is seen what nothing comes to
+    Stage("call-sites", 180, [_pytest(CALL_SITES, "-s")], {"REKINDLE_CALL_SITES": "all"}),
     Stage("structured-streaming", 200, [_pytest(f"{INTEGRATION}/test_structured_streaming.py")]),
     Stage("peers", 120, [_pytest(f"{INTEGRATION}/test_peers.py")]),
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
@@ -157,7 +162,7 @@ def _run(stage: Stage, clock: Clock) -> str:
     begin = time.monotonic()
     code: int | None = 0
     for command in stage.commands:
-        code = _run_command(command, clock)
+        code = _run_command(command, stage.environment, clock)
         if code != 0:
             break
     seconds = time.monotonic() - begin
@@ -166,12 +171,15 @@ def _run(stage: Stage, clock: Clock) -> str:
     return f"passed in {seconds:.0f} s" if code == 0 else f"FAILED with {code} in {seconds:.0f} s"
 
 
-def _run_command(command: Sequence[str], clock: Clock) -> int | None:
+def _run_command(
+    command: Sequence[str], environment: Mapping[str, str], clock: Clock
+) -> int | None:
     """The exit code of a command; None where it was ended because the time is over."""
     with tempfile.TemporaryDirectory(prefix="rekindle-lab-") as report:
         process = subprocess.Popen(
             [part.replace("{report}", report) for part in command],
             cwd=ROOT,
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )

@@ -28,6 +28,24 @@ def test_every_file_of_integration_tests_has_a_stage() -> None:
         assert f"tests/lab/integration/{file.name}" in arguments
 
 
+def test_all_call_sites_of_hosts_raise_in_a_stage() -> None:
+    file = "tests/unit/rekindle_spark/executor/test_call_sites.py"
+    stages = [one for one in STAGES["STAGES"] if any(file in command for command in one.commands)]
+    assert [one.environment for one in stages] == [{"REKINDLE_CALL_SITES": "all"}]
+    assert (LABORATORY.parents[1] / file).is_file()
+
+
+def test_a_stage_has_its_environment_beside_that_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OF_THE_RUN", "kept")
+    monkeypatch.setenv("OF_THE_STAGE", "before")
+    program = "import os; print(os.environ['OF_THE_RUN'], os.environ['OF_THE_STAGE'])"
+    stage = STAGES["Stage"]("one", 1, [[sys.executable, "-c", program]], {"OF_THE_STAGE": "given"})
+    assert STAGES["_run"](stage, STAGES["Clock"](None, 1.0)).startswith("passed")
+    assert "kept given" in capfd.readouterr().out
+
+
 def test_what_there_is_no_time_for_is_reported_and_no_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

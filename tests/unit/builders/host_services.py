@@ -31,6 +31,7 @@ from rekindle_spark.executor import (
     container_memory,
     frames,
     host,
+    host_scheduler,
     host_socket,
     native_libraries,
     sandbox,
@@ -304,7 +305,11 @@ def of_requests(folder: Path) -> Iterator[Action]:
     foreign = lambda: mock.patch.object(PartitionRunner, "run_here", side_effect=ValueError)  # noqa: E731
     yield story.again(1, 0).within(foreign)
     yield story.again(1, 0, item={"readers": [numbered]})
-    yield story.again(1, 0, urgency=2)
+    yield story.again(1, 0, urgency=host_scheduler.CATCH_UP)
+    for number in (0, numbered):
+        second = {"lane": host_scheduler.SECOND}
+        behind = story.again(2, number, item=second, urgency=host_scheduler.BEHIND)
+        yield behind.within(_same_interval)
     yield story.again(1, 0, generation=0)
     yield story.again(2, numbered, received=b"")
     received = story.frames[2, numbered]
@@ -337,6 +342,16 @@ def of_requests(folder: Path) -> Iterator[Action]:
     yield from_two.again(1, 0)
     # the last one: it has states forgotten
     yield story.again(1, 0, finished={str(numbered): 1})
+
+
+@contextlib.contextmanager
+def _same_interval() -> Iterator[None]:
+    """Where the second lane has shortened the interpreter's switch interval, that is undone."""
+    before = sys.getswitchinterval()
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _of_memory(story: Story) -> Iterator[Action]:
@@ -385,7 +400,7 @@ def _of_apart(story: Story, number: int) -> Iterator[Action]:
     yield Action("a sandbox that has ended", dead)
 
     def wary() -> Any:
-        story.host.runner.beware(0)
+        story.host.runner.beware([0])
         refused = story.again(1, 0).run()
         return [refused, story.again(1, 0, **apart).run()]
 
@@ -586,9 +601,10 @@ def _watched() -> Any:
         watch.calling("step")
         watch.thread = process.pid
         watch._note("step")
+        signs = sandbox._CpuSigns(io.BytesIO(), told_at=-sandbox.SIGN_SECONDS)
         try:
             with os.fdopen(requests, "rb") as stream:
-                sandbox._watched(process.pid, reading, memory, stream)  # type: ignore[arg-type]
+                sandbox._watched(process.pid, reading, memory, stream, signs)  # type: ignore[arg-type]
         finally:
             process.kill()
             process.wait()

@@ -162,6 +162,9 @@ def of_files(folder: Path) -> Iterator[Action]:
     yield from _files(folder / "unfit", "parquet", sink.getvalue(), schema=big).begin().actions()
     strict = _files(folder / "strict", "json", contents["json"], dead_letters=False)
     yield from strict.begin().actions()
+    for letters in (True, False):
+        none = _files(folder / f"none-{letters}", "parquet", b"no Parquet", dead_letters=letters)
+        yield from none.begin().actions()
     lost = _files(folder / "lost", "json", contents["json"])
     records = folder / "lost" / "store" / "listings" / "rows"
     (record,) = records.iterdir()
@@ -178,15 +181,16 @@ def of_files(folder: Path) -> Iterator[Action]:
     for other in wrong:
         record.write_bytes(other)
         yield from lost.actions()
-    listing = ListingLog(store_files.at(folder / "lost" / "store"), "listings/rows")
+    inputs = str(folder / "lost" / "in")
+    listing = ListingLog(store_files.at(folder / "lost" / "store"), "listings/rows", inputs)
     record.write_bytes(content)
     whole = listing.catch_up().whole({}, {"gone.json": 1.0}, set())
     record.write_bytes(record_format.encode("listing", whole))
-    few = lambda: mock.patch.object(file_rows, "OPEN_MAX", 0)  # noqa: E731
+    closed = lambda: mock.patch.object(file_rows, "IDLE_SECONDS", -1.0)  # noqa: E731
     chunks = lambda: mock.patch.object(decoding, "CHUNK_BYTES_MAX", 9)  # noqa: E731
     stored = lambda: mock.patch.object(local_files, "PIECE_BYTES", 64)  # noqa: E731
     for action in lost.actions():
-        yield action.within(few, chunks, stored)
+        yield action.within(closed, chunks, stored)
 
 
 def _spoil(path: Path) -> None:
@@ -216,7 +220,7 @@ def _files(
     arguments = {"schema": SCHEMA, "event_time": "at", "columns": columns, "list_seconds": 0.05}
     source = FileSource(inputs, form, **{**arguments, **given})
     (folder / "store").mkdir()
-    source.keep_in(store_files.at(folder / "store"), "rows")
+    source.keep_in(store_files.at(folder / "store"), "rows", dead_letters=dead_letters)
     (ends,) = source.latest_offsets().values()
     if spoil:
         spoil(path)

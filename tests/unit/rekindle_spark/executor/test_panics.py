@@ -305,8 +305,8 @@ def test_a_sandbox_that_has_a_part_of_a_trial_is_ended() -> None:
     ended = []
 
     class Broken:
-        def ask(self, request: bytes) -> Any:
-            raise Panic(len(request))
+        def ask(self, *given: Any) -> Any:
+            raise Panic(len(given))
 
         def end(self) -> int:
             ended.append(self)
