@@ -53,4 +53,4 @@ def installer(
     found = Helm(helm, tmp_path_factory.mktemp("helm"), control_plane.kubeconfig)
     yield found
     control_plane.restore()
-    found.run("uninstall", RELEASE)
+    found.run("uninstall", RELEASE, "--wait")  # the next module installs at once

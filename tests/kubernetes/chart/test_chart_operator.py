@@ -163,7 +163,7 @@ def test_the_webhook_uses_each_right_that_it_is_given_and_misses_none(
     options = (*arguments_here(objects, WEBHOOK), f"--kubeconfig={token}")
     webhook = WebhookProcess(tmp_path, "webhook-a", *options)
     core: Any = client.CoreV1Api(cluster)
-    core.delete_collection_namespaced_secret(NAMESPACE)
+    remove_certificate(core)
     issued = certificate_issuer.issue(("rekindle-webhook",), datetime.now(UTC))
     kept = certificate_rotation.StoredCertificates(current=issued)
     core.create_namespaced_secret(
@@ -177,7 +177,7 @@ def test_the_webhook_uses_each_right_that_it_is_given_and_misses_none(
         assert webhook.metric("rekindle_operator_webhook_certificate_ends") > 0
     finally:
         webhook.close()
-        core.delete_collection_namespaced_secret(NAMESPACE)
+        remove_certificate(core)
 
 
 def go_through_incidents(world: World, requests: NodeRequests, seen: Audit) -> None:
@@ -187,6 +187,13 @@ def go_through_incidents(world: World, requests: NodeRequests, seen: Audit) -> N
     lose_one_more(world)
     lose_the_driver(world)
     leave_at_the_gate(world)
+
+
+def remove_certificate(core: client.CoreV1Api) -> None:
+    """Only the certificate: helm keeps the release in a Secret of the same namespace."""
+    there = {item.metadata.name for item in core.list_namespaced_secret(NAMESPACE).items}
+    if SECRET in there:
+        core.delete_namespaced_secret(SECRET, NAMESPACE)
 
 
 def ask_about_nothing(api_client: client.ApiClient) -> None:
