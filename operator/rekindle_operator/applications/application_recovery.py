@@ -137,7 +137,7 @@ class ApplicationRecovery:
         demands: list[NodeDemand] = []
         waiting: set[str] = set()
         buckets: set[str] = set()
-        if policies and self.judge.state.held_at is None:
+        if policies and self.judge.state.held_at is None and self.judge.knows_silence:
             lost = self.judge.looks_lost()
             for name in sorted(policies):
                 turn = self._turn(name, lost)
@@ -176,20 +176,25 @@ class ApplicationRecovery:
 
     def _hold(self, policies: Iterable[str]) -> None:
         """Nothing is confirmed, and nothing is planned: what waits waits on, an hour at most, where
-        its policy still wants it to."""
+        its policy still wants it to, and so does what is made beside it. An operator that has just
+        begun does not know yet which nodes are silent: it would take lost executors for there, and
+        give their nodes to what matters less."""
         acting = {name for name in policies if self._acts(name)}
-        kept = {
-            pod.uid
-            for place in self.known.registry.places()
-            if (application := self.known.application(place)) is not None
-            and application.policy in acting
-            for pod in application_incident.pods_of(application)
-            if not _is_overdue(pod)
-        }
-        gated = self.known.registry.gated_pods
+        gated, kept, buckets = self.known.registry.gated_pods, set[str](), set[str]()
+        for place in self.known.registry.places():
+            application = self.known.application(place)
+            if application is None or application.policy not in acting:
+                continue
+            waiting = {
+                pod.uid
+                for pod in application_incident.pods_of(application)
+                if pod.uid in gated and not _is_overdue(pod)
+            }
+            kept |= waiting
+            if waiting:
+                buckets |= set(application_matching.pod_buckets(application))
         self._release([pod for uid, pod in gated.items() if uid not in kept])
-        if not acting:
-            self.buckets = frozenset()
+        self.buckets = self.buckets | buckets if acting else frozenset()
 
     def _acts(self, name: str) -> bool:
         held = self.known.effective(name)

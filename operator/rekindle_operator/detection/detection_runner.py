@@ -417,6 +417,11 @@ class DetectionRunner:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""
         return node_detector.looks_lost(self.state, time.monotonic(), self.rules, among)
 
+    @property
+    def knows_silence(self) -> bool:
+        """Whether a node that does not look lost is not silent either."""
+        return lease_timers.knows_silence(self.state.timers, time.monotonic(), self.rules)
+
     def gone_nodes(self, place: Place) -> frozenset[str]:
         """The same, as the driver's report calls them."""
         lost = self.lost_nodes(place)

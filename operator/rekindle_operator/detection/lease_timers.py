@@ -130,6 +130,14 @@ def steady(timers: Timers, now: float, rules: Rules) -> bool:
     return timers.asked_at - timers.restarted_at >= rules.period_seconds
 
 
+def knows_silence(timers: Timers, now: float, rules: Rules) -> bool:
+    """Whether leases have been watched for twice as long as it takes to find a silent node. Before
+    that a node that is silent all the time may not look lost yet."""
+    if not steady(timers, now, rules) or timers.asked_at is None:
+        return False
+    return timers.asked_at - timers.restarted_at >= 2 * rules.period_seconds
+
+
 def _interval(timers: Timers, name: str, rules: Rules) -> float:
     return max(rules.lease_seconds, timers.intervals.get(name, 0.0))
 

@@ -53,15 +53,19 @@ class World:
             self.see(objects.kubeflow_driver(name, uid=f"driver-{name}", node="drivers"))
             self.see(executor(name, 1, node=node))
             tell(self.known.registry, objects.kubeflow_application(name))
-        judge = SimpleNamespace(
-            state=self, looks_lost=lambda: self.lost, avoidance=self, domains=lambda _: {}
+        self.judge = SimpleNamespace(
+            state=self,
+            looks_lost=lambda: self.lost,
+            knows_silence=True,
+            avoidance=self,
+            domains=lambda _: {},
         )
-        self.shell = self.operator(judge)
+        self.shell = self.operator()
 
-    def operator(self, judge: object = None) -> ApplicationRecovery:
+    def operator(self) -> ApplicationRecovery:
         return ApplicationRecovery(
             self.known,
-            cast(Any, judge or self.shell.judge),
+            cast(Any, self.judge),
             cast(Any, self),
             cast(Any, self),
             cast(Any, SimpleNamespace(write=lambda *_, **__: None)),
@@ -337,6 +341,24 @@ def test_another_operator_goes_on_with_the_same_incident(made: Callable[..., Wor
     assert (world.gates("low"), world.gates("high")) == ([GATE], [GATE])
     assert world.shell.buckets
     assert len(world.recoveries) == 2
+
+
+def test_an_operator_that_does_not_know_yet_which_nodes_are_silent_lifts_no_gate(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.turn()
+    lost, world.lost, world.judge.knows_silence = world.lost, frozenset(), False
+    tell(world.known.registry, objects.node("c", "2"))
+    world.shell = world.operator()
+    world.turn()
+    assert (world.gates("low"), bool(world.shell.buckets)) == ([GATE], True)
+    world.lost, world.judge.knows_silence = lost, True
+    world.turn()
+    assert world.gates("low") == [GATE], "the more important one needs the node"
 
 
 def test_while_every_node_looks_lost_nothing_is_begun(made: Callable[..., World]) -> None:
