@@ -90,6 +90,7 @@ def test_a_policy_is_filled_in_with_defaults(api: Api, namespace: str) -> None:
                 "labelSelector": {},
             }
         },
+        "recovers": "Queries",
         "className": "default",
         "strategy": "incremental",
         "buffering": "always",
