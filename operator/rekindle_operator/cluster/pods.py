@@ -35,6 +35,7 @@ __all__ = [
     "PodSeen",
     "Role",
     "Sidecar",
+    "has_gate",
     "interned",
     "moment",
     "pod_seen",
@@ -142,6 +143,11 @@ def pod_seen(body: Record) -> PodSeen | Occupant | None:
     return Occupant(metadata["uid"], interned(node), held, _is_resident(metadata))
 
 
+def has_gate(gates: Iterable[Record] | None) -> bool:
+    """Whether our gate is among a pod's `spec.schedulingGates`."""
+    return any(gate.get("name") == GATE for gate in gates or ())
+
+
 def without_gate(uid: str) -> dict[str, Any]:
     """A strategic merge patch that takes our gate off the pod of a UID, and leaves those of others.
     The API server refuses it of another pod of the same name."""
@@ -181,7 +187,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
     container = _spark_container(spec, metadata)
     executor_id = labels.get(EXECUTOR_LABEL, "")
     is_driver = role == "driver"
-    gated = any(gate.get("name") == GATE for gate in spec.get("schedulingGates") or ())
+    gated = has_gate(spec.get("schedulingGates"))
     uid = metadata["uid"]
     return PodSeen(
         namespace=interned(metadata.get("namespace")),

@@ -33,6 +33,12 @@ Kubeconfig = Annotated[
     Path | None,
     typer.Option("--kubeconfig", help="The kubeconfig.", show_default="$KUBECONFIG, ~/.kube"),
 ]
+Policy = Annotated[
+    str | None, typer.Option("--policy", help="The policy.", show_default="the only one")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+]
 Output = Annotated[Form, typer.Option("--output", "-o", help="For people, or for scripts.")]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rekindle_operator.cluster.json_access import items, mapping, text
-from rekindle_operator.cluster.pods import AWAITED, GATE, KEPT_OFF_ANNOTATION, SIDECAR
+from rekindle_operator.cluster.pods import AWAITED, GATE, KEPT_OFF_ANNOTATION, SIDECAR, has_gate
 from rekindle_operator.detection import failure_domains
 from rekindle_operator.detection.failure_domains import away_from
 from rekindle_operator.webhook import sidecar_container
@@ -41,7 +41,7 @@ def gate(pod: Body) -> tuple[Operation, ...]:
     """The gate at which a pod waits for its turn, and the label that says so; nothing where it is
     there. Gates of others stay."""
     there = items(pod, "spec", "schedulingGates")
-    if any(item.get("name") == GATE for item in there):
+    if has_gate(there):
         return ()
     labels = {**mapping(pod, "metadata", "labels"), GATE: AWAITED}
     return (

@@ -15,6 +15,7 @@ from rekindle_operator.kubectl import approval_preview, resource_lookup, termina
 from rekindle_operator.kubectl.api_connection import ApiConnection, connected
 from rekindle_operator.kubectl.plugin_options import (
     Context,
+    DryRun,
     Form,
     Kubeconfig,
     Namespace,
@@ -34,9 +35,7 @@ def approve(
             "--fencing", help="Say that the driver's lost node is off; it takes a right of its own."
         ),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,

@@ -18,13 +18,11 @@ from rekindle_operator.kubectl.plugin_options import (
     Kubeconfig,
     Namespace,
     Output,
+    Policy,
     Target,
 )
 
 MANAGER = "kubectl-rekindle-pause"
-Policy = Annotated[
-    str | None, typer.Option("--policy", help="The policy.", show_default="the only one")
-]
 
 
 def pause(

@@ -22,6 +22,7 @@ from rekindle_operator.kubectl.plugin_options import (
     Kubeconfig,
     Namespace,
     Output,
+    Policy,
     Target,
 )
 
@@ -33,9 +34,7 @@ def priority(
         list[str] | None,
         typer.Argument(metavar="QUERY=PRIORITY", help="With --clear: QUERY. None: show them."),
     ] = None,
-    policy: Annotated[
-        str | None, typer.Option("--policy", help="The policy.", show_default="the only one")
-    ] = None,
+    policy: Policy = None,
     lasting: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="Such as 30m, 2h or 1d.")
     ] = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rekindle.model.errors import InputError
-from rekindle_operator.cluster.pods import GATE, without_gate
+from rekindle_operator.cluster.pods import has_gate, without_gate
 from rekindle_operator.kubectl import (
     application_reader,
     preflight_reader,
@@ -17,14 +17,15 @@ from rekindle_operator.kubectl.api_errors import ApiRefusal
 from rekindle_operator.kubectl.application_reader import ObjectLists
 from rekindle_operator.kubectl.plugin_options import (
     Context,
+    DryRun,
     Form,
     Kubeconfig,
     Namespace,
     Output,
+    Policy,
     Target,
 )
 from rekindle_operator.kubectl.resource_kinds import PODS, POLICIES
-from rekindle_operator.kubectl.subcommands.kubectl_pause import Policy
 
 MANAGER = "kubectl-rekindle-release"
 GONE = 404
@@ -39,9 +40,7 @@ def release(
     every: Annotated[
         bool, typer.Option("--all", help="All pods of the namespace, whatever their policy.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -86,15 +85,11 @@ def release(
 def _waiting(cluster: ApiConnection, policy: str | None) -> list[Object]:
     """Pods with our gate: of a policy's applications, or all."""
     pods = preflight_reader.read_pods(cluster)
-    gated = [pod for pod in pods if _is_gated(pod)]
+    gated = [pod for pod in pods if has_gate(pod["spec"].get("schedulingGates"))]
     if policy is None or not gated:
         return gated
     uids = _uids(cluster, pods, policy)
     return [pod for pod in gated if pod["metadata"]["uid"] in uids]
-
-
-def _is_gated(pod: Object) -> bool:
-    return any(gate.get("name") == GATE for gate in pod["spec"].get("schedulingGates") or ())
 
 
 def _uids(cluster: ApiConnection, pods: tuple[Object, ...], policy: str) -> set[str]:

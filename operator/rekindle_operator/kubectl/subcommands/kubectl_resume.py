@@ -15,9 +15,10 @@ from rekindle_operator.kubectl.plugin_options import (
     Kubeconfig,
     Namespace,
     Output,
+    Policy,
     Target,
 )
-from rekindle_operator.kubectl.subcommands.kubectl_pause import MANAGER, Policy, place
+from rekindle_operator.kubectl.subcommands.kubectl_pause import MANAGER, place
 
 
 def resume(
