@@ -58,16 +58,17 @@ REMEDY = "change its type in a map step before, or give the sink a function as `
 
 @dataclass(frozen=True, slots=True)
 class SinkRecords:
-    """Keys and values of records, one for each row; keys are None where a sink has none."""
+    """Keys and values of records, one for each row; keys are None where a sink has none. `bytes` of
+    all of them are counted once, for they are asked for several times."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None = None
+    bytes: int = field(init=False)
 
-    @property
-    def bytes(self) -> int:
-        """The bytes of all keys and values."""
+    def __post_init__(self) -> None:
         columns = (self.values, self.keys or ())
-        return sum(len(one) for column in columns for one in column if one is not None)
+        size = sum(len(one) for column in columns for one in column if one is not None)
+        object.__setattr__(self, "bytes", size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

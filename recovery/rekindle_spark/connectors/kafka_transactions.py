@@ -178,11 +178,7 @@ class TransactionalWriter:
 
         threading.Thread(target=run, name="sink-offsets", daemon=True).start()
         if not ended.wait(seconds):
-            raise SinkAwayError(
-                where=self.where,
-                what=f"Kafka cannot be reached (no answer within {seconds:.0f} s)",
-                remedy="see that its brokers are there, and can be reached from here",
-            )
+            raise _unreached(self.where, f"no answer within {seconds:.0f} s")
         for error in errors:
             raise error
 
@@ -334,11 +330,7 @@ class TransactionalWriter:
 
     def _away(self, error: Any) -> SinkAwayError:
         detail = f"; {self.note.text}" if self.note.text else ""
-        return SinkAwayError(
-            where=self.where,
-            what=f"Kafka cannot be reached ({error.str() or error.name()}{detail})",
-            remedy="see that its brokers are there, and can be reached from here",
-        )
+        return _unreached(self.where, f"{error.str() or error.name()}{detail}")
 
 
 @dataclass(slots=True)
@@ -360,24 +352,30 @@ class _Sent:
         if left != self.left:
             self.left, self.acknowledged_at = left, now
         if now - self.acknowledged_at > COMMIT_SECONDS_MAX:
-            what = f"Kafka cannot be reached (nothing acknowledged for {COMMIT_SECONDS_MAX:.0f} s)"
-            remedy = "see that its brokers are there, and can be reached from here"
-        elif now - self.began > self.seconds_max:
-            rows = sum(len(one.values) for one in self.batches)
-            size = sum(one.bytes for one in self.batches)
-            what = (
-                f"a transaction of {len(self.batches):,} epochs up to {self.epoch}, of {rows:,} "
-                f"records and {size / 1e6:,.1f} MB, was not acknowledged within "
-                f"{self.seconds_max:.0f} s"
-            )
-            remedy = (
-                f"see that its brokers keep up; an epoch of a query partition is one transaction: "
-                f"make epochs smaller, or raise {TIMEOUT} in the sink's options, up to the "
-                "brokers' transaction.max.timeout.ms"
-            )
-        else:
-            return
-        raise SinkAwayError(where=self.where, what=what, remedy=remedy)
+            raise _unreached(self.where, f"nothing acknowledged for {COMMIT_SECONDS_MAX:.0f} s")
+        if now - self.began > self.seconds_max:
+            raise self._late()
+
+    def _late(self) -> SinkAwayError:
+        rows = sum(len(one.values) for one in self.batches)
+        size = sum(one.bytes for one in self.batches)
+        return SinkAwayError(
+            where=self.where,
+            what=f"a transaction of {len(self.batches):,} epochs up to {self.epoch}, of {rows:,} "
+            f"records and {size / 1e6:,.1f} MB, was not acknowledged within "
+            f"{self.seconds_max:.0f} s",
+            remedy="see that its brokers keep up; an epoch of a query partition is one "
+            f"transaction: make epochs smaller, or raise {TIMEOUT} in the sink's options, up to "
+            "the brokers' transaction.max.timeout.ms",
+        )
+
+
+def _unreached(where: str, why: str) -> SinkAwayError:
+    return SinkAwayError(
+        where=where,
+        what=f"Kafka cannot be reached ({why})",
+        remedy="see that its brokers are there, and can be reached from here",
+    )
 
 
 def _decoded(where: str, epoch: int, metadata: str | None) -> EpochMarker:
