@@ -3,9 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import java_probe
 import pytest
-
-from rekindle_spark.spark import jvm_build
 
 PROBE = """
 package rekindle;
@@ -26,12 +25,7 @@ public final class Probe {
 @pytest.fixture(name="probe", scope="module")
 def _probe(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A command line, to be continued with folders."""
-    folder = tmp_path_factory.mktemp("probe")
-    (folder / "Probe.java").write_text(PROBE)
-    classes = jvm_build.path()
-    command = ["javac", "-cp", classes, "-d", folder, folder / "Probe.java"]
-    subprocess.run(command, check=True, timeout=300)
-    return ["java", "-cp", f"{classes}:{folder}", "rekindle.Probe"]
+    return java_probe.command(tmp_path_factory.mktemp("probe"), PROBE)
 
 
 def made(probe: list[str], *places: Path) -> list[Path]:

@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import java_probe
 import pytest
 
-from rekindle_spark.spark import jvm_build
 from rekindle_spark.user_code import watchdog
 
 PROBE = """
@@ -85,12 +85,7 @@ called(second, 8, SECOND)
 @pytest.fixture(name="probe", scope="module")
 def _probe(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A command line, to be continued with that of a host."""
-    folder = tmp_path_factory.mktemp("probe")
-    (folder / "Probe.java").write_text(PROBE)
-    classes = jvm_build.path()
-    command = ["javac", "-cp", classes, "-d", folder, folder / "Probe.java"]
-    subprocess.run(command, check=True, timeout=300)
-    return ["java", "-cp", f"{classes}:{folder}", "rekindle.Probe"]
+    return java_probe.command(tmp_path_factory.mktemp("probe"), PROBE)
 
 
 @pytest.mark.parametrize(

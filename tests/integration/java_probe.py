@@ -1,0 +1,18 @@
+"""A Java class of a test beside the runtime's own, compiled and ready to be run."""
+
+import subprocess
+from pathlib import Path
+
+from rekindle_spark.spark import jvm_build
+
+COMPILE_SECONDS_MAX = 300
+
+
+def command(folder: Path, source: str) -> list[str]:
+    """Compile the class `rekindle.Probe` into a folder; the command that runs it, to be continued
+    with its arguments."""
+    (folder / "Probe.java").write_text(source)
+    classes = jvm_build.path()
+    compile_ = ["javac", "-cp", classes, "-d", folder, folder / "Probe.java"]
+    subprocess.run(compile_, check=True, timeout=COMPILE_SECONDS_MAX)
+    return ["java", "-cp", f"{classes}:{folder}", "rekindle.Probe"]
