@@ -44,6 +44,7 @@ flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two minutes
 	$(BIN)/rekindle demo
 
+test: TURN = --turn today
 test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
@@ -70,17 +71,17 @@ simulation: setup ## a thousand seeds of crashes, cuts and late messages, half o
 	@$(BIN)/rekindle sim --seeds 1..500
 	@$(BIN)/rekindle sim --seeds today:500
 
-integration: setup ## tests on a real Spark cluster, two at a time
+integration: setup ## tests on a real Spark cluster, two at a time, all of them: in `make test` the long files take turns
 	@echo '== integration tests'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build versitygw || true  # the tests say what is missing
 	@# The longest files come first (tests/file_order.py); pytest-xdist would order them by number of tests.
 	@# A slow store takes minutes by its nature: a stage of the laboratory has it.
-	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN)
 
 kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all || true  # the tests say what is missing
-	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN)
 
 testbed: check-python ## find or build that control plane, with kubectl, helm and a server of S3 (once, some minutes)
 	@$(TESTBED) build all versitygw

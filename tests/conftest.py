@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import file_order
 import loud_skips
+import turns
 
 UNIT = [Path(__file__).parent / "unit", Path(__file__).parent / "lab" / "unit"]
 # A unit test takes under 2 s; the limit is for one that hangs, on a machine that is busy.
@@ -27,6 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write how long each file took into tests/durations.json",
     )
+    parser.addoption(
+        "--turn",
+        type=turns.day,
+        metavar="DAY",
+        help="leave out long files whose turn is another day: today, or a number from 0"
+        " (tests/turns.py)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,13 +43,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(file_order.Recorder())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, and give every unit test its limit, unless it has its own."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first, without those of other days where they take turns, and give
+    every unit test its limit, unless it has its own."""
     items[:] = file_order.in_order(items)
+    day = config.getoption("--turn")
+    if day is not None:
+        _leave_out(turns.files_of_others(day), config, items)
     for item in items:
         is_unit = not set(UNIT).isdisjoint(item.path.parents)
         if is_unit and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(UNIT_SECONDS_MAX))
+
+
+def _leave_out(files: set[str], config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = {item for item in items if item.path.relative_to(turns.ROOT).as_posix() in files}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -51,3 +69,9 @@ def pytest_terminal_summary(
     """Say last of all, where it is seen, which tests were left out and why."""
     yield
     loud_skips.report(terminalreporter)
+    day = terminalreporter.config.getoption("--turn")
+    if day is not None:
+        terminalreporter.write_line(
+            f"{len(turns.files_of_others(day))} long files of integration and Kubernetes tests have"
+            " other days; `make integration kubernetes` runs all"
+        )

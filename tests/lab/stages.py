@@ -24,6 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import turns  # noqa: E402 - it is found there
+
 PYTHON = sys.executable
 REKINDLE = str(Path(sys.executable).with_name("rekindle"))
 # How long a stage that was told to end may clean up what it has started.
@@ -46,6 +50,12 @@ def _pytest(*arguments: str) -> list[str]:
     return [PYTHON, "-m", "pytest", "-v", "--durations=5", *arguments]
 
 
+def _of_day(day: int) -> Stage:
+    """The long files of `make test` whose turn is one of the days, whichever day it is."""
+    command = _pytest(*turns.files_of(day), "-n", "2", "--dist", "loadfile")
+    return Stage(f"turn-{day}", 700, [command])
+
+
 INTEGRATION = "tests/lab/integration"
 CALL_SITES = "tests/unit/rekindle_spark/executor/test_call_sites.py"
 STAGES = (
@@ -58,6 +68,7 @@ STAGES = (
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
     Stage("sabotage", 1_000, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
     Stage("slow-store", 600, [_pytest("tests/integration/test_slow_store.py")]),
+    *map(_of_day, range(turns.DAYS)),
     Stage("seeds", 280, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
     Stage("wheels", 60, [_pytest(f"{INTEGRATION}/test_wheels.py")]),
     Stage(
