@@ -45,14 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first, without those of other days where they take turns, and give
-    every unit test its limit, unless it has its own."""
+    every unit test its limit, unless it or the command line has one."""
     items[:] = file_order.in_order(items)
+    has_limit = config.getoption("--timeout") is not None
     day = config.getoption("--turn")
     if day is not None:
         _leave_out(turns.files_of_others(day), config, items)
     for item in items:
         is_unit = not set(UNIT).isdisjoint(item.path.parents)
-        if is_unit and item.get_closest_marker("timeout") is None:
+        if is_unit and not has_limit and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(UNIT_SECONDS_MAX))
 
 

@@ -17,7 +17,7 @@ import pytest
 
 # builders of this suite, on its path
 import type_world
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from type_world import CELLS, TYPES, Typed, built_for, sink_of
 
@@ -175,8 +175,11 @@ def test_each_step_gives_what_all_rows_at_once_give(typed: Typed) -> None:
     if not cells:
         return
 
-    @settings(max_examples=EXAMPLES, deadline=None)
-    @given(st.lists(typed.values | st.none(), max_size=25), st.integers(1, 4))
+    some_or_none = typed.values | st.none()
+    few, many = st.lists(some_or_none, max_size=25), st.lists(some_or_none, min_size=50)
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(few | many, st.integers(1, 4))
     def check(drawn: list[Any], epochs: int) -> None:
         array = typed.array([*typed.edges, *drawn])
         values = plain(array, typed.kind)
