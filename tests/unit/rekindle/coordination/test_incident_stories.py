@@ -206,6 +206,21 @@ def test_an_incident_closes_with_the_first_checkpoint_after_all_have_caught_up()
     assert story.state.incident is None
 
 
+def test_an_incident_that_is_heard_of_with_a_checkpoint_is_open_until_the_next_one() -> None:
+    story = running()
+    for part in story.state.partitions:
+        if story.state.placement[part] == "n1":
+            story.state = replace(
+                story.state, placement={**story.state.placement, part: "n2"}
+            )  # as a driver has planned that was alone
+    told = story.tell(core.NodesLost(("n1",)), core.CheckpointCompleted(7))
+    assert "incident-closed" not in records(told)
+    assert story.state.incident is not None
+    assert story.state.incident.lost == ("n1",)
+    told = story.tell(core.CheckpointCompleted(8), after_seconds=2.0)
+    assert records(told)["incident-closed"].details["seconds"] == 2.0
+
+
 def test_an_acknowledgement_of_an_older_plan_is_ignored() -> None:
     story = running()
     story.lose("n1")
@@ -265,7 +280,7 @@ def test_adaptive_switches_go_on_with_a_correlated_failure_and_off_when_it_is_ov
     assert not any(plan.rollback for plan in later)
     while story.state.catching_up:
         story.catch_up()
-    told = story.tell(core.CheckpointCompleted(9))
+    told = story.tell(core.CheckpointCompleted(9), after_seconds=1.0)
     assert core.SetBuffering("off", Reason.RECOVERED) in told
 
 

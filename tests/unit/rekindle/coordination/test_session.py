@@ -197,6 +197,12 @@ def test_nodes_are_asked_for_until_they_are_there_even_when_all_runs_without_the
     desk.report(alone=True)
     decision = desk.decide()
     assert decision.case.state is not None
+    assert decision.case.state.incident is not None
+    desk.reading = replace(
+        desk.reading, checkpoint=CheckpointReport(generation=1, sequence=10, epoch=10, at=desk.now)
+    )
+    decision = desk.decide()
+    assert decision.case.state is not None
     assert decision.case.state.incident is None
     assert [request.count for request in decision.case.requests.values()] == [1]
     desk.nodes["n1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
