@@ -121,7 +121,7 @@ def fields_of(line: str, where: str, number: int) -> Fields:
     return Fields(where, number, record)
 
 
-def name(item: Any) -> str:
+def _text_name(item: Any) -> str:
     """A name of a channel, an operation, or a digest."""
     if not isinstance(item, str) or not item.isprintable() or len(item) > NAME_LENGTH_MAX:
         raise _Wrong(
@@ -134,7 +134,7 @@ def names(item: Any) -> tuple[str, ...]:
     """A list of names, none twice."""
     if not isinstance(item, list) or not item:
         raise _Wrong(f"is {shown(item)}", "give a list of names")
-    found = tuple(name(part) for part in item)
+    found = tuple(_text_name(part) for part in item)
     if len(set(found)) < len(found):
         raise _Wrong("has a name twice", "leave one of them out")
     return found
@@ -242,7 +242,7 @@ def graph_from(line: Fields) -> Graph:
 
 def _operation(name: str, described: Fields) -> Operation:
     place = described.inner(name)
-    described.take(name, lambda _: name(name))
+    described.take(name, lambda _: _text_name(name))
     kind = place.choose("kind", (*KINDS, RECORDED))
     if kind == RECORDED:
         place.only("kind", "from")
@@ -304,7 +304,7 @@ def _in_order(line: Fields, found: Mapping[str, Operation]) -> tuple[Operation, 
 def _outputs(place: Fields, found: Mapping[str, Operation]) -> dict[str, str]:
     outputs = {}
     for channel in place.record:
-        source = place.take(channel, name)
+        source = place.take(channel, _text_name)
         if source not in found:
             place.refuse(channel, f"is {shown(source)}", "name the operation that feeds it")
         outputs[channel] = source
@@ -436,7 +436,7 @@ class _Entry:
 
     def computed(self, line: Fields) -> Step:
         line.only("kind", "t", "operation", "epoch", "digest")
-        digest = line.take("digest", name)
+        digest = line.take("digest", _text_name)
         return Computed(_t(line), self._operation(line), _epoch(line), digest, line.number)
 
     def epoch_output(self, line: Fields) -> Step:
@@ -460,7 +460,7 @@ class _Entry:
         return (
             line.choose("channel", self.graph.outputs),
             _epoch(line),
-            line.take("digest", name),
+            line.take("digest", _text_name),
             line.take("rows", integer(0)),
         )
 

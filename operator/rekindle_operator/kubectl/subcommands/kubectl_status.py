@@ -69,7 +69,7 @@ class StatusNotice:
     text: str
 
 
-def rows(policies: Iterable[RecoveryPolicy], recoveries: Iterable[Recovery]) -> tuple[Row, ...]:
+def rows_of(policies: Iterable[RecoveryPolicy], recoveries: Iterable[Recovery]) -> tuple[Row, ...]:
     """All applications that a policy's status or an open recovery names, in order."""
     found: dict[tuple[str, str, str], Row] = {}
     for policy in policies:
@@ -203,7 +203,7 @@ def status(
         stories = _read(
             cluster.list(RECOVERIES, cluster.namespace), recovery_resource.from_object, broken
         )
-        rows = rows(wanted, stories)
+        rows = rows_of(wanted, stories)
         said = (*notices(wanted), *broken)
         if application is not None:
             rows = tuple(row for row in rows if row.application == application)

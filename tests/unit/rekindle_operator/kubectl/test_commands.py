@@ -25,7 +25,7 @@ EAST = timezone(timedelta(hours=2))
 
 
 def rows(*recoveries: Any, **changed: Any) -> dict[str, kubectl_status.Row]:
-    found = kubectl_status.rows([world.policy(**changed)], recoveries)
+    found = kubectl_status.rows_of([world.policy(**changed)], recoveries)
     return {row.application: row for row in found}
 
 
