@@ -5,9 +5,8 @@
     wind_up   plan how a slot that has ended is cleared away, where that takes planning
     act       the actions that bring a slot about, or clear it away; the same again, however often
 
-None of them remembers anything or decides how many nodes are asked for; slot_progress.py,
-slot_release.py and slot_filling.py call them, each with the scene of an incident and the tally of
-all.
+None of them remembers anything or decides how many nodes are asked for; `node_slots` and
+`provisioning_planner` call them, each with the scene of an incident and the tally of all.
 """
 
 from collections import Counter
