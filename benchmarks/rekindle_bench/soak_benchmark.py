@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 
 from rekindle.model.errors import RunError
-from rekindle.verification import row_differences
+from rekindle.verification import batch_check
 from rekindle_bench import bar_results, soak_rows, text_runs
 from rekindle_bench.bar_results import Bar
 from rekindle_local import process_sets, spark_distribution
@@ -283,8 +283,8 @@ def _judge(
             )
             what = f"the store's {unit} after {epochs} epochs"
             compare(what, then, before, after, STORE_GROWTH_MAX)
-    wrong = ", ".join(f"{bad[kind]} {kind}" for kind in row_differences.KINDS)
-    right = bad["expected"] > 0 and not any(bad[kind] for kind in row_differences.KINDS)
+    wrong = ", ".join(f"{bad[kind]} {kind}" for kind in batch_check.KINDS)
+    right = bad["expected"] > 0 and not any(bad[kind] for kind in batch_check.KINDS)
     bars.append(Bar("every row right", f"of {bad['expected']:,} rows {wrong}", right, command))
     figures = {
         "ratios": ratios,

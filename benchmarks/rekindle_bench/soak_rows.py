@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rekindle.model.errors import RunError
-from rekindle.verification import row_differences
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted, scan
+from rekindle.verification import batch_check
+from rekindle.verification.batch_check import BatchEngine, literal, quoted, scan
 from rekindle_local import stored_records
 
 DAY = 86_400_000_000
@@ -27,14 +27,14 @@ def count_bad(store: Path, source: Path, lap_seconds: float) -> Mapping[str, int
     if newest is None:
         raise RunError(where=str(store), what="has no epoch", remedy="see the driver's log")
     ((_, end),) = newest["offsets"].values()
-    found = dict.fromkeys(("expected", *row_differences.KINDS), 0)
+    found = dict.fromkeys(("expected", *batch_check.KINDS), 0)
     with BatchEngine() as engine:
         _create_days(engine, source, lap_seconds, end)
         for query, answer in ANSWERS.items():
             engine.ask(f"CREATE OR REPLACE TEMP VIEW expected AS {answer}", query)
             columns = engine.columns("expected", query)
             _read_output(engine, store, query, list(columns))
-            judged = row_differences.compare(engine, query, columns, ())
+            judged = batch_check.compare_rows(engine, query, columns, ())
             found["expected"] += judged.expected
             for kind, number in judged.counts.items():
                 found[kind] += number
@@ -64,8 +64,8 @@ def _read_output(engine: BatchEngine, store: Path, query: str, columns: list[str
     names = ", ".join(map(quoted, columns))
     engine.ask(
         f"CREATE OR REPLACE TEMP TABLE output AS SELECT {names}, "
-        f"0 AS {quoted(row_differences.EPOCH)}, "
-        f"'' AS {quoted(row_differences.PARTITION)} FROM expected LIMIT 0",
+        f"0 AS {quoted(batch_check.EPOCH)}, "
+        f"'' AS {quoted(batch_check.PARTITION)} FROM expected LIMIT 0",
         query,
     )
     for name, first, rows_of_it in _parts(store, query):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rekindle.verification import row_differences
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted, scan
+from rekindle.verification import batch_check
+from rekindle.verification.batch_check import BatchEngine, literal, quoted, scan
 from rekindle_chaos import step_schemas, trial_sql
 from rekindle_chaos.trials import LOOKED_UP_EVERY, ChaosTrial, ScaleStep
 from rekindle_local import stored_records
@@ -23,7 +23,7 @@ class Counts:
     """Rows that were expected, bad rows by kind, and a bad row of each query that has some."""
 
     expected: int = 0
-    bad: dict[str, int] = field(default_factory=lambda: dict.fromkeys(row_differences.KINDS, 0))
+    bad: dict[str, int] = field(default_factory=lambda: dict.fromkeys(batch_check.KINDS, 0))
     samples: list[str] = field(default_factory=list)
 
 
@@ -81,8 +81,8 @@ def _compare(
     names = ", ".join(quoted(name) for name in columns)
     engine.ask(
         f"CREATE OR REPLACE TEMP TABLE output AS SELECT {names}, "
-        f"0 AS {quoted(row_differences.EPOCH)}, "
-        f"'' AS {quoted(row_differences.PARTITION)} FROM expected LIMIT 0",
+        f"0 AS {quoted(batch_check.EPOCH)}, "
+        f"'' AS {quoted(batch_check.PARTITION)} FROM expected LIMIT 0",
         query,
     )
     for source, partition, epoch in files:
@@ -90,7 +90,7 @@ def _compare(
             f"INSERT INTO output SELECT {names}, {epoch}, {literal(partition)} FROM {source}",
             f"outputs/{query}: epoch {epoch} of {partition}",
         )
-    found = row_differences.compare(engine, query, columns, ())
+    found = batch_check.compare_rows(engine, query, columns, ())
     counts.expected += found.expected
     for kind, number in found.counts.items():
         counts.bad[kind] += number

@@ -16,7 +16,7 @@ import msgspec
 from rekindle.model import settings
 from rekindle.model.errors import InputError
 from rekindle.model.settings import Policy, Settings
-from rekindle.verification.duckdb_engine import BatchEngine
+from rekindle.verification.batch_check import BatchEngine
 from rekindle_chaos import (
     link_faults,
     step_schemas,

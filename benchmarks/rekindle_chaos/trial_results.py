@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rekindle.verification import row_differences
+from rekindle.verification import batch_check
 from rekindle_chaos.trial_run import TrialVerdict
 from rekindle_chaos.trials import Fault
 
@@ -30,7 +30,7 @@ def summary(
         "rows_checked": sum(verdict.counts.expected for verdict in verdicts),
         **{
             kind: sum(verdict.counts.bad[kind] for verdict in verdicts)
-            for kind in row_differences.KINDS
+            for kind in batch_check.KINDS
         },
         "failures": {
             str(verdict.trial.seed): verdict.failure for verdict in verdicts if verdict.failure

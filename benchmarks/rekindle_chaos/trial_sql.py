@@ -7,7 +7,7 @@ sources' files. Event times are int64 microseconds in between, so that windows a
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
+from rekindle.verification.batch_check import BatchEngine, literal, quoted
 from rekindle_chaos import step_schemas, trial_inputs, trials
 from rekindle_chaos.step_schemas import Shape
 from rekindle_chaos.trials import ChaosTrial, Step

@@ -15,7 +15,7 @@ from typing import Any
 
 from rekindle import report
 from rekindle.protocol.store_paths import Place
-from rekindle_local import cluster_folder, failure_schedule
+from rekindle_local import failure_schedule, local_provisioning
 from rekindle_local.demo.demo_evidence import commit, machine
 from rekindle_local.flights import flight_data
 from rekindle_local.local_nodes import LocalNodes
@@ -102,7 +102,7 @@ def _asking(provisioning: Provisioning) -> Callable[[int], None]:
 
     def ask(count: int) -> None:
         asked.append(count)
-        request = cluster_folder.RequestFile(
+        request = local_provisioning.RequestFile(
             identity=str(len(asked)),
             application=str(PLACE),
             what="nodes",
@@ -110,8 +110,8 @@ def _asking(provisioning: Provisioning) -> Callable[[int], None]:
             outside_domains=(),
             reason="",
         )
-        path = cluster_folder.request_path(provisioning.directory, PLACE, request.identity)
-        cluster_folder.create(path, request)
+        path = local_provisioning.request_path(provisioning.directory, PLACE, request.identity)
+        local_provisioning.create(path, request)
 
     return ask
 

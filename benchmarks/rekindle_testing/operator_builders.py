@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rekindle_operator.api import recovery_class, recovery_policy
-from rekindle_operator.api.conditions import Condition
-from rekindle_operator.api.custom_resources import API_VERSION
+from rekindle_operator.api.custom_resources import API_VERSION, Condition
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
-from rekindle_operator.api.recovery_status import (
+from rekindle_operator.api.recovery_resource import (
     DOMAINS_MAX,
     LOST_NODES_MAX,
     MESSAGE_LENGTH_MAX,

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rekindle.model import record_format
 from rekindle.model.errors import RunError
-from rekindle.verification import row_differences
-from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted, scan
-from rekindle.verification.row_differences import RowDifferences
+from rekindle.verification import batch_check
+from rekindle.verification.batch_check import BatchEngine, RowDifferences, literal, quoted, scan
 from rekindle_store import output_rows, store_files
 
 KEYS = {"minutes": ("machine", "window_end"), "hottest-machines": ("window_end", "rank")}
@@ -62,16 +61,14 @@ def _rows_read(store: Path) -> int:
 
 def _compare(engine: BatchEngine, query: str, store: Path) -> RowDifferences:
     engine.ask(f"CREATE OR REPLACE TEMP TABLE expected AS {EXPECTED[query]}", query)
-    stamped = (
-        f"*, 0 AS {quoted(row_differences.EPOCH)}, 'any' AS {quoted(row_differences.PARTITION)}"
-    )
+    stamped = f"*, 0 AS {quoted(batch_check.EPOCH)}, 'any' AS {quoted(batch_check.PARTITION)}"
     engine.ask(
         f"CREATE OR REPLACE TEMP TABLE output AS SELECT {stamped} FROM expected LIMIT 0",
         f"outputs/{query}",
     )
     for source in _committed(store, query):
         engine.ask(f"INSERT INTO output BY NAME SELECT {stamped} FROM {source}", source)
-    return row_differences.compare(engine, query, engine.columns("expected", query), KEYS[query])
+    return batch_check.compare_rows(engine, query, engine.columns("expected", query), KEYS[query])
 
 
 def _committed(store: Path, query: str) -> list[str]:

@@ -19,7 +19,6 @@ laboratory: their commands join by the entry points `rekindle.commands`.
     pipeline_options     the options of all commands that load a pipeline file
     report_html          the report as a page, with the timeline as a picture
     run_view             the output of `rekindle run`
-    run_display          shows a run of the driver in this very process
     state_loader         the applications for what-if questions
     coordination_access  the shared part of commands for the coordination store
     table_files          tables from Parquet, CSV and JSON lines

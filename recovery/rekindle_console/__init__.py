@@ -15,7 +15,6 @@
     console_questions      explanations and rehearsals, answered by a process of their own
     question_process       keeps answers, and starts that process
     page_router            from an address to its page
-    paced_worker           a thread that leaves the interpreter to others most of the time
     console_server         HTTP and server-sent events
 
 Pages are values, made without a socket; `console_server.serve` takes a reader and a port. The

@@ -20,10 +20,9 @@ from rekindle.coordination import application_status, query_explanation
 from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.coordination_state import CoordinationState
 from rekindle.coordination.query_explanation import Explanation
-from rekindle.forecast import domain_forecasts
-from rekindle.forecast.domain_forecasts import DomainForecast
-from rekindle.forecast.failure_simulation import Model
-from rekindle.forecast.node_arrivals import Uniform
+from rekindle.forecast import outage_forecasts
+from rekindle.forecast.failure_simulation import Model, Uniform
+from rekindle.forecast.outage_forecasts import DomainForecast
 from rekindle.model.errors import RekindleError
 
 CPU_SECONDS_MAX = 60
@@ -91,7 +90,7 @@ def _forecast(question: ConsoleQuestion) -> ConsoleAnswer:
 
 def _rehearsed(state: CoordinationState, count: int) -> tuple[DomainForecast, ...]:
     seeds = range(1, count + 1)
-    return domain_forecasts.forecast(state, ARRIVALS, Model(), seeds=seeds, clock=time.monotonic)
+    return outage_forecasts.forecast(state, ARRIVALS, Model(), seeds=seeds, clock=time.monotonic)
 
 
 def main() -> None:

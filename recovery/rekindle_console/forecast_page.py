@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rekindle.coordination import domain_placement
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, active
-from rekindle.forecast.domain_forecasts import DomainForecast, hit
+from rekindle.forecast.outage_forecasts import DomainForecast, hit
 from rekindle_console import page_text
 from rekindle_console.application_summaries import Summary
 from rekindle_console.console_questions import ConsoleAnswer

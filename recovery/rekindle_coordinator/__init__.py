@@ -3,15 +3,11 @@
     record_cache            one application's records: read when they change, decoded once
     application_controller  one application: read, decide, write, ask the provider
     coordinator_loop        the loop over all applications: elected, woken, timed
-    application_queue       which application is looked at next, and when
     coordinator_ports       the interface to the cluster: node provider, observer of decisions
     coordinator_log         JSON lines of decisions and events
     json_lines              JSON lines of any process
     coordinator_health      metrics and health of a coordinator
     health_server           metrics and health of a process, on a port
-    driver_metrics          drivers' reports as metrics
-    dual_stack_server       servers that are asked at any address of a machine or pod: sockets and
-                            threads
     status_reader           data of `rekindle status` and `rekindle explain`, from the same
                             records
 

@@ -23,8 +23,7 @@ from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.reasons import Reason
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
-from rekindle_coordinator.application_controller import ApplicationController
-from rekindle_coordinator.application_queue import ApplicationQueue
+from rekindle_coordinator.application_controller import ApplicationController, ApplicationQueue
 from rekindle_coordinator.coordinator_health import Metrics
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_ports import DecisionObserver, NodeProvider

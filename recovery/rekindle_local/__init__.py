@@ -9,20 +9,17 @@ commands join the command line by entry points.
     flights                 the pipeline of the demo and the benchmarks
     failure_schedule        which nodes fail when, and in which order they come back
     coordinator_process     a coordinator as a process, for demo, benchmark and tests
-    local_provider          the cluster as a coordinator's provider: its nodes, its driver
     local_nodes             nodes as cgroups with all their processes, and who leads them
     spark_cluster           the local cluster: one master, N workers, killed and brought back by
                             node
     local_control_plane     ZooKeeper, coordinator and sidecar of one application, as processes
     stored_records          the records of a checkpoint store, as any reader sees them
-    cluster_folder          the folder through which cluster and coordinator know of each other
     local_provisioning      the cluster's half of that: lists and starts nodes
     daemons                 one master or worker with everything below it, and groups of them
     spark_distribution      the Java and the Spark on this machine, and their command line
     cgroups                 one cgroup per node: CPU quota, CPU time, processes
     process_sets            sets of processes: started at a gate, stopped, killed whole
     local_zookeeper         a ZooKeeper as local processes: one server, or an ensemble
-    zookeeper_server        one server of it: configuration, command line, answers
     kafka_broker            a broker of Kafka, for the demo and the tests
     port_reservation        ports that are held for servers which must know them before they start
     process_reaper          the process that ends everything when the cluster's owner is gone

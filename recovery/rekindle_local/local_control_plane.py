@@ -28,8 +28,8 @@ START_SECONDS_MAX = 60.0
 class LocalControlPlane:
     """A context manager: inside, all three run. `events` are the coordinator's.
 
-    `cluster` is the folder of rekindle_local.cluster_folder, `socket` where the sidecar listens: a
-    path that is short enough for a Unix socket. After `session_seconds` ZooKeeper takes a
+    `cluster` is the folder of `local_provisioning`, `socket` where the sidecar listens: a path that
+    is short enough for a Unix socket. After `session_seconds` ZooKeeper takes a
     coordinator or a sidecar that does not answer for gone. With `console` the coordinator serves
     its web console on a port that is free; the event of its start names the port.
     """

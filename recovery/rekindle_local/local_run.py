@@ -26,7 +26,7 @@ import yaml
 
 from rekindle.model.errors import InputError, RunError
 from rekindle.protocol.store_paths import Place
-from rekindle_cli import cli_options, run_display
+from rekindle_cli import cli_options, run_view
 from rekindle_cli.jsonl_tail import EventFile
 from rekindle_cli.local_request import LocalRequest
 from rekindle_cli.run_view import RunDisplay
@@ -179,7 +179,7 @@ class _Run:
 
     def _end_in_order(self) -> None:
         self.asked = True
-        run_display.ask_to_end(
+        run_view.ask_to_end(
             lambda: store_files.at(self.request.store).put({SAVEPOINT_REQUEST: b""}), self.view
         )
 

@@ -4,7 +4,7 @@ An owner that is killed (SIGKILL, SIGTERM, the out-of-memory killer) runs no cle
 and a worker's executors would outlive a signal on the death of their parent. So the watcher holds
 one end of a pipe and a pidfd of the owner; when either ends, it kills every process of the groups
 and sessions it was told of, and removes the groups and the directories of temporary files. It
-imports only the standard library, cgroups and processes. spark_cluster.py and zookeeper_server.py
+imports only the standard library, cgroups and processes. spark_cluster.py and local_zookeeper.py
 start it.
 
 Its arguments: the owner's process id, then the top groups' directories. Its input, by line: `+SID`

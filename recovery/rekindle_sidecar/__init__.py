@@ -7,10 +7,7 @@
     http_api             HTTP on the Unix socket: requests in, answers or refusals out
     sidecar_session      the driver's requests, in the sidecar's memory
     http_errors          requests that are not taken, each with cause and remedy
-    driver_liveness      whether the driver is there, from its requests
-    held_reports         reports and acknowledgements that the store has not taken yet
-    directive_inbox      directives that the driver has not been given yet
-    record_precedence    which of two records is newer, and may take the place of the other
+    held_records         reports for the store, directives for the driver, and which is newer
     store_sync           the rounds: heartbeat, reports, acknowledgements, directives, retention
     sidecar_metrics      metrics and health on a port
     unix_socket          the Unix socket, and who is at its other end

@@ -19,7 +19,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -41,13 +41,65 @@ from rekindle.protocol import (
     TopologyReport,
     store_paths,
 )
-from rekindle_sidecar import directive_inbox, driver_liveness, http_errors
-from rekindle_sidecar.directive_inbox import Envelope, Inbox
-from rekindle_sidecar.driver_liveness import DriverLiveness
-from rekindle_sidecar.held_reports import KINDS, HeldReport, HeldReports
+from rekindle_sidecar import held_records, http_errors
+from rekindle_sidecar.held_records import (
+    KINDS,
+    Envelope,
+    HeldReport,
+    HeldReports,
+    Inbox,
+    Stamp,
+    are_foreign,
+)
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.json_log import tell
-from rekindle_sidecar.record_precedence import Stamp, are_foreign
+
+# Decides whether the driver is there, from its requests.
+#
+#     heard of ──no connection for `PARTED_SECONDS`, or silent for the contact time──► away
+#         ▲                                                                             │
+#         └─────────────────────────────its next request───────────────────────────────┘
+#
+# An open long poll counts as being heard of: its end would be noticed. Pure; moments are seconds
+# of a clock that is never set.
+
+PARTED_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLiveness:
+    """`heard_at`: the last request; `polls`: long polls that are open; `parted_at`: when the last
+    connection was found closed, None while there is one."""
+
+    heard_at: float | None = None
+    polls: int = 0
+    parted_at: float | None = None
+
+
+def heard(contact: DriverLiveness, now: float) -> DriverLiveness:
+    """After a request: there is a connection, too."""
+    return replace(contact, heard_at=now, parted_at=None)
+
+
+def polling(contact: DriverLiveness, change: int, now: float) -> DriverLiveness:
+    """After a long poll has begun (1) or ended (-1)."""
+    return replace(contact, polls=contact.polls + change, heard_at=now)
+
+
+def connected(contact: DriverLiveness, connections: int, now: float) -> DriverLiveness:
+    """After the open connections have been counted."""
+    if connections:
+        return replace(contact, parted_at=None)
+    return contact if contact.parted_at is not None else replace(contact, parted_at=now)
+
+
+def is_there(contact: DriverLiveness, now: float, contact_seconds: float) -> bool:
+    """Whether the driver counts as being there."""
+    if contact.heard_at is None:
+        return False
+    if contact.parted_at is not None and now - contact.parted_at > PARTED_SECONDS:
+        return False
+    return contact.polls > 0 or now - contact.heard_at <= contact_seconds
 
 
 @dataclass(slots=True)
@@ -218,11 +270,11 @@ class SidecarSession:
     ) -> bytes:
         """All directives behind number `after`, as soon as there is one, or none after a while."""
         self._admit("directives", generation, line)
-        self._contact = driver_liveness.polling(self._contact, 1, self._clock())
+        self._contact = polling(self._contact, 1, self._clock())
         try:
             found = await self._next_directives(after, generation, wait)
         finally:
-            self._contact = driver_liveness.polling(self._contact, -1, self._clock())
+            self._contact = polling(self._contact, -1, self._clock())
         self.figures.directives += len(found)
         for envelope in found:
             tell("directive", sequence=envelope.sequence, generation=generation)
@@ -259,8 +311,8 @@ class SidecarSession:
         """The heartbeat that the store should have; None while the driver is away or fenced."""
         now = self._clock()
         self._lines = {line for line in self._lines if not line.is_closing()}
-        self._contact = driver_liveness.connected(self._contact, len(self._lines), now)
-        there = driver_liveness.is_there(self._contact, now, self.contact_seconds)
+        self._contact = connected(self._contact, len(self._lines), now)
+        there = is_there(self._contact, now, self.contact_seconds)
         fenced = self.generation < self.fenced_by or self.other_store is not None
         return self.heartbeat if there and not fenced else None
 
@@ -312,7 +364,7 @@ class SidecarSession:
         end, led = self._clock() + wait, self.led
         while True:
             self._refuse_older("directives", generation)
-            found = directive_inbox.choose(self.inbox.values(), after, generation)
+            found = held_records.choose(self.inbox.values(), after, generation)
             left = end - self._clock()
             if found or left <= 0 or self.ending or led != self.led:
                 return found
@@ -351,7 +403,7 @@ class SidecarSession:
 
     def _hear(self, line: DriverConnection) -> None:
         self._lines = {known for known in self._lines if not known.is_closing()} | {line}
-        self._contact = driver_liveness.heard(self._contact, self._clock())
+        self._contact = heard(self._contact, self._clock())
         if not self.heartbeat_up:
             self.wake()
 

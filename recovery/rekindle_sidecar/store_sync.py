@@ -22,11 +22,9 @@ from dataclasses import dataclass
 from rekindle import protocol
 from rekindle.model.errors import InputError, RekindleError
 from rekindle.protocol import Heartbeat, store_paths
-from rekindle_sidecar import directive_inbox, record_precedence
-from rekindle_sidecar.directive_inbox import Inbox
-from rekindle_sidecar.held_reports import HeldReport
+from rekindle_sidecar import held_records
+from rekindle_sidecar.held_records import HeldReport, Inbox, Precedence, Stamp
 from rekindle_sidecar.json_log import tell
-from rekindle_sidecar.record_precedence import Precedence, Stamp
 from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
@@ -53,11 +51,11 @@ class ReportDelivery:
         Conflict when somebody else has written it, or the topology, meanwhile."""
         path = self._place.path(report.name)
         version, standing = self._standing(report.name)
-        decided = record_precedence.compare(standing, report.stamp)
+        decided = held_records.compare(standing, report.stamp)
         if decided in (Precedence.FENCED, Precedence.FOREIGN):
             self.forget()  # no driver ends for what has been removed since it was read
             version, standing = self._standing(report.name)
-            decided = record_precedence.compare(standing, report.stamp)
+            decided = held_records.compare(standing, report.stamp)
         if decided is not Precedence.WRITE:
             return decided, standing
         topology = self._place.path(store_paths.TOPOLOGY)
@@ -83,7 +81,7 @@ class ReportDelivery:
         known = self._known.get(name)
         if known is None:
             found = self._connection.get(self._place.path(name))
-            stamp = None if found is None else record_precedence.stamp_of(found[0])
+            stamp = None if found is None else held_records.stamp_of(found[0])
             known = (None if found is None else found[1], stamp)
             self._known[name] = known
         return known
@@ -121,11 +119,11 @@ class DriverHeartbeat:
                 newer = 0
             # before a driver has come nobody knows whether that one counts for it
             if standing is not None and (
-                not store or record_precedence.are_foreign(standing.store, store)
+                not store or held_records.are_foreign(standing.store, store)
             ):
                 newer = 0
             return HeartbeatOutcome(up=False, newer=newer)
-        decided = record_precedence.compare_heartbeats(standing, wanted, arriving)
+        decided = held_records.compare_heartbeats(standing, wanted, arriving)
         if decided is Precedence.FOREIGN:
             return HeartbeatOutcome(up=False, foreign=newer)
         if decided is Precedence.WRITE:
@@ -295,7 +293,7 @@ class StoreSync:
         desk = self._desk
         try:
             found = await asyncio.to_thread(
-                directive_inbox.fetch, self._connection, desk.place, desk.inbox
+                held_records.fetch, self._connection, desk.place, desk.inbox
             )
         except BaseException:
             self._directives_known = False

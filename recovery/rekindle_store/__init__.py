@@ -3,7 +3,6 @@
     store_files         the files of a store by a place: a folder or a URL
     local_files         in a folder that all nodes share
     object_files        on S3
-    s3_settings         settings of its server, from the environment
     hdfs_files          on HDFS
     transfers           how much of a file has come or gone, while it is on its way
     store_errors        errors of a whole store as sentences

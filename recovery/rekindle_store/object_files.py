@@ -13,13 +13,15 @@ Why: docs/decisions/0037-s3-by-obstore-hdfs-by-hdfs-native.md.
 """
 
 import errno
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -30,13 +32,78 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from rekindle.model.errors import first_line
-from rekindle_store import s3_settings
+from rekindle.model.errors import InputError, first_line
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig, S3Config
+
+# Settings of an S3 server from the environment, as options of the client, or refused by name.
+#
+# Variables that come out of files and Secrets often end with a line break, which no header may
+# have: blanks around a value are left out. What cannot be meant is refused here, before anything
+# is sent; the client itself would panic at some of it.
+
+SECRET = "AWS_SECRET_ACCESS_KEY"
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", *ENDPOINTS)
+# The first that is set counts, as it does for Amazon's own programs.
+AUTHORITIES = ("AWS_CA_BUNDLE", "SSL_CERT_FILE")
+ENDPOINT = re.compile(r"https?://[^/\s?#]+[^\s?#]*", re.IGNORECASE)
+PEM = b"-----BEGIN CERTIFICATE-----"
+BYTES_MAX = 16 * 2**20
+
+
+def options(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What the client is to take instead of what it finds in the environment itself.
+
+    Raises InputError for a value that no server can be meant by; a secret's value is not shown.
+    """
+    found = {}
+    for name in (*NAMES, SECRET):
+        if name not in environment:
+            continue
+        value = environment[name].strip()
+        _check(name, value)
+        if value != environment[name]:
+            found[name.lower()] = value
+    return found
+
+
+def authorities(environment: Mapping[str, str] = os.environ) -> bytes | None:
+    """Certificates of authorities to trust beside those of the system, in PEM; None for no more.
+
+    Raises InputError for a file that cannot be read, or that has no certificate.
+    """
+    name = next((name for name in AUTHORITIES if environment.get(name, "").strip()), None)
+    if name is None:
+        return None
+    path = Path(environment[name].strip())
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES_MAX)
+    except OSError as error:
+        _refuse(name, f"names {path}, which cannot be read ({error.strerror})", "a file of PEM")
+    if PEM not in content:
+        _refuse(name, f"names {path}, which has no certificate", "a file of PEM")
+    return content
+
+
+def _check(name: str, value: str) -> None:
+    if not value:
+        raise InputError(where=name, what="is set and empty", remedy="give it a value or unset it")
+    if name in ENDPOINTS and not ENDPOINT.fullmatch(value):
+        _refuse(name, f"is no address of a server ({value!r})", "https://HOST:PORT with its scheme")
+    if name == SECRET:
+        if any(character < " " for character in value):
+            _refuse(name, "has a line break or another control character in it", "the secret alone")
+    elif not value.isascii() or not value.isprintable() or " " in value:
+        _refuse(name, "has a blank or a character that no header may have", "one word of ASCII")
+
+
+def _refuse(name: str, what: str, wanted: str) -> NoReturn:
+    raise InputError(where=name, what=what, remedy=f"name {wanted} (docs/stores.md)")
 
 
 # Who waits for a store tries again; so that it can say that it waits, one try must not take long.
@@ -212,11 +279,11 @@ class ObjectFiles:
 
     def _opened(self) -> S3Store:
         """A client as the environment says. Raises InputError for what cannot be meant there."""
-        config: S3Config = {**s3_settings.options()}  # type: ignore[typeddict-item]
+        config: S3Config = {**options()}  # type: ignore[typeddict-item]
         if not self.deletes_in_bulk:
             config["disable_bulk_delete"] = True
         client = dict(CLIENT)
-        trusted = s3_settings.authorities()
+        trusted = authorities()
         if trusted is not None:
             client["root_certificate"] = trusted
         with self._answers():

@@ -4,14 +4,10 @@
     sessions              one kazoo client after the other, and the meaning of its errors
     encryption            TLS to the servers, by authorities that are read again
     chunked_records       records as a whole: read, and written on conditions
-    transactions          the steps of a transaction
-    record_chunks         records that are too large for one message, in pieces
     watches               watches that stay: a read arms them, a change fires them
     elections             who leads, as long as the session lasts
     acl                   credentials, by files that are read again
-    permissions           rights of a namespace on each record
     namespaces            namespaces kept apart: rights, places, quotas
-    zookeeper_errors      StoreUnreachable, Conflict
 
 It knows paths and bytes; what the records mean is in `rekindle.protocol`. Sidecar and coordinator
 call it.
@@ -23,8 +19,8 @@ from rekindle_zookeeper.acl import Credential, derive, read_secret, to_text
 from rekindle_zookeeper.elections import Election
 from rekindle_zookeeper.encryption import Encryption, open_socket, speaks_tls
 from rekindle_zookeeper.namespaces import NamespaceQuota, Namespaces
+from rekindle_zookeeper.sessions import Conflict, StoreUnreachable
 from rekindle_zookeeper.zookeeper_connection import Connection, check_hosts, connect
-from rekindle_zookeeper.zookeeper_errors import Conflict, StoreUnreachable
 
 __all__ = [
     "Conflict",

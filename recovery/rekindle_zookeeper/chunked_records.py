@@ -10,20 +10,145 @@ record is the number of its changes; one that is removed and made again begins a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from kazoo import exceptions
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
+from kazoo.security import ACL
 
 from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths
-from rekindle_zookeeper import record_chunks, transactions
-from rekindle_zookeeper.record_chunks import WrittenRecord
-from rekindle_zookeeper.sessions import Sessions
-from rekindle_zookeeper.transactions import Step
-from rekindle_zookeeper.zookeeper_errors import Conflict
+from rekindle_zookeeper.sessions import Conflict, Sessions
+
+# Records that are too large for one message: pieces first, then the head that names them.
+#
+#     write   pieces ──► one transaction: every piece is there, and the head takes its place
+#     read    head ──► pieces; when they have gone meanwhile, the head again
+#
+# So a head never names a piece that is not there, whoever else writes or removes pieces of the
+# same content.
+
+HEAD_BYTES_MAX = 200
+# of the data in a transaction; the servers take messages of 1 MiB
+TRANSACTION_BYTES_MAX = 800_000
+# /rekindle/v1/NAMESPACE/APPLICATION
+APPLICATION_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """What stands at the record's own place, and its pieces by path."""
+
+    data: bytes
+    pieces: Mapping[str, bytes]
+
+
+def prepare(writes: Mapping[str, bytes]) -> dict[str, WrittenRecord]:
+    """What to write for each record of one transaction, so that all of it fits."""
+    whole = sum(map(len, writes.values()))
+    prepared = {}
+    for path, data in sorted(writes.items(), key=lambda item: (-len(item[1]), item[0])):
+        crowded = whole > TRANSACTION_BYTES_MAX and len(data) > HEAD_BYTES_MAX
+        if len(data) > store_paths.PIECE_BYTES or crowded:
+            prepared[path] = _split(path, data)
+            whole -= len(data)
+        else:
+            prepared[path] = WrittenRecord(data, {})
+    return prepared
+
+
+def folder(path: str) -> str:
+    """Where the pieces of a record lie: with those of its application."""
+    names = path.removeprefix(f"{store_paths.APPLICATIONS}/").split("/")
+    if not path.startswith(f"{store_paths.APPLICATIONS}/") or len(names) <= APPLICATION_DEPTH:
+        raise RunError(
+            where=f"coordination store: {path}",
+            what="is too large, and belongs to no application",
+            remedy=f"keep it below {store_paths.PIECE_BYTES} bytes",
+        )
+    return "/".join((store_paths.APPLICATIONS, *names[:APPLICATION_DEPTH], store_paths.PIECES))
+
+
+def named(path: str, found: bytes) -> tuple[str, ...]:
+    """Paths of the pieces that the record `found` at `path` names; none when it is whole."""
+    try:
+        names = store_paths.pieces(found) if len(found) <= HEAD_BYTES_MAX else ()
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            where=f"coordination store: {path}",
+            what="names its pieces in a way that nobody reads",
+            remedy="remove it",
+        ) from error
+    return tuple(f"{folder(path)}/{name}" for name in names)
+
+
+def _split(path: str, data: bytes) -> WrittenRecord:
+    head = store_paths.head(data)
+    return WrittenRecord(head, dict(zip(named(path, head), store_paths.split(data), strict=True)))
+
+
+# The steps of a ZooKeeper transaction: each demands that a record is as it looked before.
+#
+# A transaction does all of its steps or none.
+
+Step = Callable[[TransactionRequest], None]
+
+
+def require(path: str, version: int | None) -> Step:
+    """The record is at that version, None: not there."""
+
+    def step(transaction: TransactionRequest) -> None:
+        if version is not None:
+            transaction.check(path, version)
+        else:  # there is no check for absence
+            transaction.create(path)
+            transaction.delete(path)
+
+    return step
+
+
+def require_some(path: str) -> Step:
+    """The record is there, at whatever version."""
+    return lambda transaction: transaction.check(path, -1)
+
+
+def write(
+    path: str,
+    data: bytes,
+    found: ZnodeStat | None,
+    owner: int,
+    acl: Sequence[ACL] | None = None,
+) -> Step:
+    """Make the record, or change the one that was found; `owner` is the session that it goes with,
+    0 when it stays. A record cannot change its owner: then it is made anew. `acl` is for one that
+    is made, None for the client's own."""
+
+    def step(transaction: TransactionRequest) -> None:
+        if found is not None and found.ephemeralOwner == owner:
+            transaction.set_data(path, data, found.version)
+            return
+        if found is not None:
+            transaction.delete(path, found.version)
+        transaction.create(path, data, acl=acl, ephemeral=owner != 0)
+
+    return step
+
+
+def version_after(found: ZnodeStat | None, owner: int) -> int:
+    """The version of the record once `write` has been done."""
+    if found is None or found.ephemeralOwner != owner:
+        return 0
+    version: int = found.version
+    return version + 1
+
+
+def delete(path: str, version: int = -1) -> Step:
+    """Remove the record, at that version or whatever it is."""
+    return lambda transaction: transaction.delete(path, version)
+
 
 # others may come between our look and our write, but not for ever
 ATTEMPTS_MAX = 10
@@ -53,7 +178,7 @@ class ChunkedRecords:
                     return None
                 continue
             try:
-                parts = [self._get(piece)[0] for piece in record_chunks.named(path, found)]
+                parts = [self._get(piece)[0] for piece in named(path, found)]
             except exceptions.NoNodeError:
                 continue  # the record has been replaced, and these went with it
             return (store_paths.join(found, parts, path) if parts else found), stat.version
@@ -77,10 +202,10 @@ class ChunkedRecords:
 
     def pieces(self, path: str, found: ZnodeStat | None) -> tuple[str, ...]:
         """The paths of a record's pieces; none when it is whole or not there."""
-        if found is None or found.dataLength > record_chunks.HEAD_BYTES_MAX:
+        if found is None or found.dataLength > HEAD_BYTES_MAX:
             return ()
         try:
-            return record_chunks.named(path, self._get(path)[0])
+            return named(path, self._get(path)[0])
         except exceptions.NoNodeError:
             return ()
 
@@ -93,7 +218,7 @@ class ChunkedRecords:
     ) -> dict[str, int]:
         """Write all; or, unless every record of `expected` is at its version (None: not there),
         nothing, and raise Conflict. Returns the versions of what was written."""
-        prepared = record_chunks.prepare(writes)
+        prepared = prepare(writes)
         names = ", ".join(writes)
         for _ in range(ATTEMPTS_MAX):
             found = self._stats({*expected, *writes}, names)
@@ -101,13 +226,11 @@ class ChunkedRecords:
             replaced = {path: self.pieces(path, found[path]) for path in writes}
             owner = self._sessions.owner(names) if ephemeral else 0
             conditions = [
-                transactions.require(path, version)
-                for path, version in expected.items()
-                if path not in writes
+                require(path, version) for path, version in expected.items() if path not in writes
             ]
             writing = self._writing(prepared, found, owner)
             if self._prepare(prepared) and self.commit([*conditions, *writing], names):
-                versions = {path: transactions.version_after(found[path], owner) for path in writes}
+                versions = {path: version_after(found[path], owner) for path in writes}
                 self._drop(replaced, prepared, versions)
                 return versions
             self._parents.clear()
@@ -127,9 +250,7 @@ class ChunkedRecords:
             if version is not None:
                 _compare({path: version}, {path: found})
             pieces = [piece for piece in self.pieces(path, found) if self.stat(piece)]
-            if self.commit(
-                [transactions.delete(path, found.version), *map(transactions.delete, pieces)], path
-            ):
+            if self.commit([delete(path, found.version), *map(delete, pieces)], path):
                 return
         raise _restless(path)
 
@@ -142,11 +263,11 @@ class ChunkedRecords:
             found = {path: stat for path in paths if (stat := stats[path]) is not None}
             named = {piece for path, stat in found.items() for piece in self.pieces(path, stat)}
             pieces = [piece for piece in sorted(named) if self.stat(piece)]
-            removing = [transactions.delete(path, stat.version) for path, stat in found.items()]
+            removing = [delete(path, stat.version) for path, stat in found.items()]
             wanted = [
-                transactions.require(absent, None),
+                require(absent, None),
                 *removing,
-                *map(transactions.delete, pieces),
+                *map(delete, pieces),
             ]
             if self.commit(wanted, absent):
                 return
@@ -216,8 +337,8 @@ class ChunkedRecords:
         for path, pieces in replaced.items():
             gone = [piece for piece in pieces if piece not in prepared[path].pieces]
             if gone:
-                newest = transactions.require(path, versions[path])
-                self.commit([newest, *map(transactions.delete, gone)], path)
+                newest = require(path, versions[path])
+                self.commit([newest, *map(delete, gone)], path)
 
     def _is_absent(self, path: str, watch: Watch | None) -> bool:
         """Whether a record that was not found is not there yet, now that its watch is armed, which
@@ -234,10 +355,8 @@ class ChunkedRecords:
     ) -> Iterator[Step]:
         """Every piece is still there, and every record takes its place."""
         for path, record in prepared.items():
-            yield from map(transactions.require_some, record.pieces)
-            yield transactions.write(
-                path, record.data, found[path], owner, self._sessions.acl(path)
-            )
+            yield from map(require_some, record.pieces)
+            yield write(path, record.data, found[path], owner, self._sessions.acl(path))
 
     def _stats(self, paths: Iterable[str], where: str) -> dict[str, ZnodeStat | None]:
         """What ZooKeeper tells of several records, in the time that one takes."""

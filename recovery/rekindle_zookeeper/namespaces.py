@@ -2,7 +2,7 @@
 
     lock      what is above the namespaces, and with `root` the whole store
     admit     a namespace, by the digest of its credential: it may read its folder
-    secure    an application's place: made as a whole, or brought to the rights of `permissions`
+    secure    an application's place: made as a whole, or brought to the rights of `acl`
 
 A place is made in one transaction, so that its namespace cannot make a record first that only the
 operator may. One of an earlier release, or of a store that was open, gets its rights record by
@@ -22,11 +22,10 @@ from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
-from rekindle_zookeeper import permissions
+from rekindle_zookeeper import acl
 from rekindle_zookeeper.acl import ALL, Credential, rights
-from rekindle_zookeeper.chunked_records import ChunkedRecords
+from rekindle_zookeeper.chunked_records import ChunkedRecords, Step
 from rekindle_zookeeper.sessions import Sessions
-from rekindle_zookeeper.transactions import Step
 
 QUOTAS = "/zookeeper/quota"
 ROOTS = ("/", "/zookeeper", QUOTAS)
@@ -55,9 +54,9 @@ class Namespaces:
     def acl(self, path: str) -> list[ACL]:
         """Who may do what with a record. Asks the store for the digest of a namespace that another
         operator has admitted."""
-        namespace = permissions.namespace_of(path)
+        namespace = acl.namespace_of(path)
         digest = self._digest(namespace) if namespace else ""
-        return permissions.acl(path, self._operator, digest)
+        return acl.acl(path, self._operator, digest)
 
     def forget(self) -> None:
         """Ask the store again: another operator acts."""
@@ -148,7 +147,7 @@ class Namespaces:
 
     def _below(self, place: Place) -> list[str]:
         """All records of an application. None but guards lie deeper than in its folders."""
-        found = {place.path(*names) for names in permissions.GUARDS}
+        found = {place.path(*names) for names in acl.GUARDS}
         for name in self._records.children(place.path()):
             lower = self._records.children(place.path(name))
             found |= {place.path(name), *(place.path(name, item) for item in lower)}
@@ -190,7 +189,7 @@ def _wanted(place: Place, records: Mapping[str, bytes]) -> dict[str, bytes]:
     folders = (store_paths.DIRECTIVES, store_paths.ACKS, store_paths.PIECES)
     wanted = {place.path(): b"", **{place.path(name): b"" for name in folders}}
     wanted |= {place.path(name): data for name, data in records.items()}
-    for names in permissions.GUARDS:
+    for names in acl.GUARDS:
         wanted |= {place.path(*names[:depth]): b"" for depth in range(2, len(names) + 1)}
     return wanted
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 from rekindle.protocol import store_paths
-from rekindle_zookeeper import transactions
+from rekindle_zookeeper import chunked_records
 from rekindle_zookeeper.acl import Access
 from rekindle_zookeeper.chunked_records import ChunkedRecords
 from rekindle_zookeeper.elections import Election
@@ -42,7 +42,7 @@ def sweep(records: ChunkedRecords, folder: str, seen: Mapping[str, int]) -> dict
     left = {path: version for path, version in versions.items() if path not in wanted}
     for path, version in left.items():
         if seen.get(path) == version:
-            records.commit([transactions.delete(path, version)], path)
+            records.commit([chunked_records.delete(path, version)], path)
     return {path: version for path, version in left.items() if seen.get(path) != version}
 
 

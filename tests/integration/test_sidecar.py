@@ -32,7 +32,7 @@ from rekindle.model.errors import RunError
 from rekindle.protocol import MESSAGE_BYTES_MAX, store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_local.port_reservation import hold_port
-from rekindle_sidecar import directive_inbox, store_sync
+from rekindle_sidecar import held_records, store_sync
 from rekindle_zookeeper import Connection
 
 pytest_plugins = ("sidecar_fixtures",)
@@ -317,7 +317,7 @@ def test_what_earlier_generations_and_old_plans_left_is_removed(store: Connectio
             writes[PLACE.path(store_paths.ACKS, name)] = b"{}"
     for path, data in writes.items():
         store.put(path, data)
-    found = directive_inbox.fetch(store, PLACE, {})
+    found = held_records.fetch(store, PLACE, {})
     assert store_sync.tidy(store, PLACE, found, 2) == 2 * 19
     kept = [store_paths.numbered(sequence) for sequence in range(20, 221)]
     assert store.children(PLACE.path(store_paths.DIRECTIVES)) == kept

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from injection_world import driver, review
 
-from rekindle_operator.webhook import certificate_issuer, webhook_server
+from rekindle_operator.webhook import certificate_rotation, webhook_server
 
 # The second figure is far more than the webhook keeps: what it has refused has to be given back.
 CONNECTIONS = (500, 1_500)
@@ -84,7 +84,7 @@ class Process:
 
 @contextmanager
 def started(folder: Path) -> Iterator[Process]:
-    issued = certificate_issuer.issue(("127.0.0.1",), datetime.now(UTC))
+    issued = certificate_rotation.issue(("127.0.0.1",), datetime.now(UTC))
     (folder / "tls.crt").write_bytes(issued.pair.certificate)
     (folder / "tls.key").write_bytes(issued.pair.key)
     kubeconfig = folder / "kubeconfig"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rekindle_local.local_zookeeper import LocalZookeeper
-from rekindle_operator.controller.zookeeper_probe import figures_of
+from rekindle_operator.controller.coordination_risks import figures_of
 from rekindle_zookeeper import Connection, connect
 
 PAGE = Path(__file__).parents[2] / "docs" / "zookeeper.md"

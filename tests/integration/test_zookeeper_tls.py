@@ -17,7 +17,7 @@ import rekindle_zookeeper
 from rekindle.model.errors import InputError
 from rekindle.protocol import store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper
-from rekindle_operator.controller.zookeeper_probe import figures_of, serves
+from rekindle_operator.controller.coordination_risks import figures_of, serves
 from rekindle_zookeeper import Connection, Encryption, StoreUnreachable
 
 HOST = "127.0.1.1"

@@ -10,8 +10,8 @@ import msgspec
 
 from rekindle.model.errors import InputError
 from rekindle_operator.api import quantities
-from rekindle_operator.api.conditions import Condition
 from rekindle_operator.api.custom_resources import (
+    Condition,
     Count,
     Name,
     Resource,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from rekindle_operator.api.conditions import Condition
 from rekindle_operator.api.custom_resources import (
+    Condition,
     Count,
     Label,
     Moment,

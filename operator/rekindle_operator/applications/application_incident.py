@@ -17,10 +17,10 @@ import msgspec
 from rekindle.coordination.application_status import counted, named
 from rekindle.model.plan_problem import DOES_NOT_FIT_A_NODE
 from rekindle.model.reasons import Reason
-from rekindle_operator.api import conditions
-from rekindle_operator.api.conditions import RECOVERED, ConditionFinding, camel_case
+from rekindle_operator.api import custom_resources
+from rekindle_operator.api.custom_resources import RECOVERED, ConditionFinding, camel_case
 from rekindle_operator.api.recovery_policy import ApplicationNeed
-from rekindle_operator.api.recovery_status import (
+from rekindle_operator.api.recovery_resource import (
     LostNode,
     Phase,
     PlanMade,
@@ -187,7 +187,9 @@ def tell(
     return msgspec.structs.replace(
         after,
         lost_nodes_total=len(after.lost_nodes),
-        conditions=conditions.updated(before.conditions, said, before.observed_generation, at),
+        conditions=custom_resources.updated(
+            before.conditions, said, before.observed_generation, at
+        ),
     )
 
 

@@ -1,19 +1,14 @@
 """The cluster as the operator sees it: pods, nodes, applications, the API client and watches.
 
 pods                  what is kept of a pod
-spark_containers      which container of a pod runs Spark
 nodes                 what is kept of a node
 spark_applications    what is kept of a SparkApplication
 cluster_cache         all that has been seen, joined as it changes
 application_matching  which pods make up which application
-free_capacity         CPU of nodes that is free for an application
 json_access           reading objects as they come from the API
 api_client            the API server: requests with deadlines, failures as three kinds
-object_kinds          the kinds of objects that are read and written
 object_watcher        pods and nodes: listed in pages, then watched
 watch_events          how objects become news
-event_inbox           what watching threads tell the deciding one
 cluster_view          all that is known of the cluster
 work_queue            what takes a while and may fail, done by a few threads
-upkeep_thread         what is looked after every few seconds, by a thread of its own
 """

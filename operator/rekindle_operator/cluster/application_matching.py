@@ -31,7 +31,7 @@ from rekindle_operator.cluster.pods import (
 )
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 from rekindle_operator.policies import policy_selection
-from rekindle_operator.policies.protection_reasons import ProtectionReason, judge
+from rekindle_operator.policies.policy_selection import ProtectionReason, judge
 
 NAME_LABEL = "spark-app-name"
 # the kind of bucket of executors that a driver's pod owns

@@ -18,8 +18,7 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.application_matching import MatchedApplication
-from rekindle_operator.cluster.free_capacity import Room, room
-from rekindle_operator.cluster.nodes import ClusterNode
+from rekindle_operator.cluster.nodes import ClusterNode, Room, room
 from rekindle_operator.cluster.pods import SPARK_APPLICATION_GROUPS, Occupant, PodSeen
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 

@@ -2,7 +2,7 @@
 
 The registry joins pods, nodes and SparkApplications; here are policies with their classes, the
 Recovery objects, and what of them cannot be read. Used by the deciding thread alone, which
-`event_inbox` feeds; other threads get values that do not change. Reads nothing itself.
+`EventInbox` feeds; other threads get values that do not change. Reads nothing itself.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,7 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
-from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.api.recovery_status import ENDED
+from rekindle_operator.api.recovery_resource import ENDED, Recovery
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_cache import ClusterCache

@@ -13,17 +13,54 @@ Why: docs/decisions/0025-kopf-watches-the-small-kinds.md.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, Body, path_of
-from rekindle_operator.cluster.event_inbox import EventInbox, Known, News
 from rekindle_operator.cluster.json_access import ObjectKind
+
+# Events from watching threads to whoever goes by them, in the order in which they came.
+#
+# News are small changes to what is known (`cluster_view` in the operator), made ready where they
+# arrive, so that the deciding thread only carries them out. Nothing is lost or told twice here;
+# the queue is without bounds, since what is told again replaces what was known.
+
+
+class KnownObjects(Protocol):
+    """What news change."""
+
+    def see_unreadable(self, kind: str, name: str, why: InputError) -> None:
+        """A resource that the API server has let in and that means nothing."""
+
+
+Known = TypeVar("Known", bound=KnownObjects)
+News = Callable[[Known], None]
+
+
+class EventInbox(Generic[Known]):
+    """Any thread puts, one takes."""
+
+    def __init__(self) -> None:
+        self._news: SimpleQueue[News[Known]] = SimpleQueue()
+
+    def put(self, news: News[Known]) -> None:
+        """Something has changed."""
+        self._news.put(news)
+
+    def take(self) -> Iterator[News[Known]]:
+        """All that is there."""
+        while True:
+            try:
+                yield self._news.get_nowait()
+            except Empty:
+                return
+
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
 GONE = 410

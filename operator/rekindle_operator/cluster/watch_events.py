@@ -9,8 +9,8 @@ from collections.abc import Collection
 from rekindle_operator.api import recovery_class, recovery_policy, recovery_resource
 from rekindle_operator.cluster.api_client import Body
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import News as NewsOf
 from rekindle_operator.cluster.nodes import node_seen
+from rekindle_operator.cluster.object_watcher import News as NewsOf
 from rekindle_operator.cluster.object_watcher import WatchHandler as HandlerOf
 from rekindle_operator.cluster.pods import SPARK_APPLICATION_GROUPS, pod_seen
 from rekindle_operator.cluster.spark_applications import application_seen

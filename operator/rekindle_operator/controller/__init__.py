@@ -5,9 +5,7 @@ operator_main          the command `rekindle-operator`
 operator_options       what it is started with
 wiring                 all parts put together, started, ended
 kopf_watchers          kopf's handlers: policies, classes, recoveries, SparkApplications
-zookeeper_probe        servers of the store one by one, and other operators
 coordination_adapter   provider of nodes and oversight, as the coordinator's loop sees them
-driver_contacts        how drivers are in touch
 effects                what follows from decisions, left as errands
 leader_election        who acts
 namespace_credentials  credentials of the store, and the rights of each namespace there

@@ -25,11 +25,11 @@ from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_ports import DecisionTerms, Look
 from rekindle_operator.api.recovery_class import RecoveryClass
-from rekindle_operator.cluster import free_capacity
+from rekindle_operator.cluster import nodes as cluster_nodes
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import EventInbox
-from rekindle_operator.detection import node_lookup
+from rekindle_operator.cluster.object_watcher import EventInbox
+from rekindle_operator.detection import node_inventory
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.detection.lease_poller import LeasePoller
 from rekindle_operator.policies import effective_policy
@@ -125,7 +125,7 @@ class CoordinationAdapter:
         before, after = self._progress.get(place, (None, progress))
         if before is not progress:
             shares = self._shares(application, progress.nodes)
-            nodes = free_capacity.capped(progress.nodes, shares)
+            nodes = cluster_nodes.capped(progress.nodes, shares)
             same = nodes is progress.nodes
             after = progress if same else msgspec.structs.replace(progress, nodes=nodes)
             self._progress[place] = (progress, after)
@@ -135,12 +135,12 @@ class CoordinationAdapter:
         self, application: MatchedApplication, nodes: Mapping[str, NodeSeen]
     ) -> dict[str, float]:
         """What each executor may have of its node (node of the report -> percent of one core)."""
-        pods = node_lookup.locate(nodes, application.executors).pods
+        pods = node_inventory.locate(nodes, application.executors).pods
         found: dict[str, float] = {}
         for node in {pod.node for pod in pods.values() if pod.node}:
             room = self.known.registry.room(node, application)
             if room is not None and room.capacity_millis > 0:
-                found |= free_capacity.shares(room, application.executors)
+                found |= cluster_nodes.shares(room, application.executors)
         return {name: found[pod.uid] for name, pod in pods.items() if pod.uid in found}
 
     def decided(self, place: Place, look: Look) -> None:

@@ -14,27 +14,27 @@ from dataclasses import dataclass, field, replace
 
 from rekindle.coordination import application_status, next_plan, session
 from rekindle.coordination.session import Case, Resumption
+from rekindle.model.incidents import Incident
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_ports import Look
 from rekindle_operator.api import recovery_resource
-from rekindle_operator.api.recovery_resource import ApplicationReference
-from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.api.recovery_resource import ApplicationReference, NodeRequest
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import EventInbox
+from rekindle_operator.cluster.object_watcher import EventInbox
 from rekindle_operator.cluster.work_queue import WorkQueue
-from rekindle_operator.controller.driver_contacts import DriverContacts
+from rekindle_operator.controller.coordination_risks import DriverContacts
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.detection import node_inventory
 from rekindle_operator.detection.detection_runner import DetectionRunner
-from rekindle_operator.detection.drained_nodes import DrainedNodes
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.policies import domain_loss_forecast
+from rekindle_operator.policies import policy_conditions
 from rekindle_operator.policies.concurrency_limiter import Limiter
-from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.policies.policy_conditions import DomainLossForecast
 from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
 from rekindle_operator.provisioning import (
     ExecutorShape,
@@ -48,9 +48,56 @@ from rekindle_operator.provisioning.node_provisioner import NodeProvisioner, Row
 from rekindle_operator.recovery import ClusterFacts, RecoveryTerms
 from rekindle_operator.recovery.recovery_writer import Moment, RecoveryWriter
 from rekindle_operator.remediation.pod_eviction import PodEviction, kept_off_needlessly
-from rekindle_operator.remediation.remediation_runner import RemediationRunner
-from rekindle_operator.remediation.remediation_writer import RemediationWriter
+from rekindle_operator.remediation.remediation_runner import RemediationRunner, RemediationWriter
 from rekindle_zookeeper import Connection
+
+# Nodes that an incident has taken executors from as it had been announced: a drain, mostly.
+#
+# Such a loss is told to nobody.
+
+
+@dataclass(slots=True)
+class DrainedNodes:
+    """What is announced of a node after its loss says only that somebody else has noticed, so that
+    each is judged once in an incident."""
+
+    judge: DetectionRunner
+    _announced: dict[Place, tuple[int, dict[str, bool]]] = field(default_factory=dict)
+
+    def of(self, place: Place, incident: Incident | None) -> frozenset[str]:
+        """The Nodes that an application's open incident has lost as it had been announced."""
+        if incident is None:
+            self.forget(place)
+            return frozenset()
+        number, found = self._announced.get(place, (0, {}))
+        if number != incident.number:
+            found = {}
+            self._announced[place] = incident.number, found
+        hosts = self.judge.hosts_ever(place)
+        for name in incident.lost:
+            if name in hosts:
+                found.setdefault(hosts[name], self._is_leaving(hosts[name]))
+        return frozenset(name for name, announced in found.items() if announced)
+
+    def forget(self, place: Place) -> None:
+        """An application that is gone."""
+        self._announced.pop(place, None)
+
+    def clear(self) -> None:
+        """Another one acts from now on."""
+        self._announced.clear()
+
+    def _is_leaving(self, node: str) -> bool:
+        """Whether a node goes, or has gone, as it was announced."""
+        state, known = self.judge.state, self.judge.known.registry.nodes.get(node)
+        if known is not None:
+            # what stood there is lost: a cordoned node is drained as far as that concerns us
+            by = node_inventory.departure(state, node, known.judged, {}, self.judge.rules)
+            if by is not None:
+                return True
+        gone = state.gone.get(node)
+        announced = node in state.leaving or (gone is not None and gone.departure is not None)
+        return announced and node not in state.suspects
 
 
 class DecisionCache(dict[Place, Case]):
@@ -81,7 +128,7 @@ class DecisionCache(dict[Place, Case]):
             return None if known is None else known[1]
         basis = self._basis(place)
         if known is None or known[0] != basis:
-            found = domain_loss_forecast.look_out(case.state)
+            found = policy_conditions.look_out(case.state)
             if found is None and known is not None:
                 return known[1]
             self._outlooks[place] = known = basis, found

@@ -17,12 +17,12 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.work_queue import WorkQueue
-from rekindle_operator.controller.zookeeper_probe import ServerFigures
+from rekindle_operator.controller.coordination_risks import ServerFigures
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.detection.lease_poller import LeasePoller
-from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
-from rekindle_operator.policies.protection_reasons import ProtectionReason
+from rekindle_operator.policies.policy_conditions import DomainLossForecast
+from rekindle_operator.policies.policy_selection import ProtectionReason
 
 PREFIX = "rekindle_operator"
 UNHEARD_SECONDS_MAX = 300.0

@@ -19,8 +19,7 @@ from rekindle_console.console_reader import (
     ProcessRecord,
 )
 from rekindle_console.coordinator_reader import CoordinatorReader
-from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.api.recovery_status import ENDED, PlanMade
+from rekindle_operator.api.recovery_resource import ENDED, PlanMade, Recovery
 from rekindle_operator.cluster.cluster_view import ClusterView
 
 

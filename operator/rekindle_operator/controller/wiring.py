@@ -19,15 +19,14 @@ from rekindle.protocol.store_paths import Place
 from rekindle_coordinator import health_server
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
-from rekindle_operator.cluster import api_client, object_kinds, watch_events
+from rekindle_operator.cluster import api_client, json_access, watch_events
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import EventInbox
-from rekindle_operator.cluster.object_watcher import ObjectWatcher
+from rekindle_operator.cluster.object_watcher import EventInbox, ObjectWatcher
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller import log_capture
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
-from rekindle_operator.controller.driver_contacts import DriverContacts
+from rekindle_operator.controller.coordination_risks import DriverContacts, ZookeeperProbe
 from rekindle_operator.controller.effects import Effects
 from rekindle_operator.controller.kopf_watchers import KopfWatchers
 from rekindle_operator.controller.leader_election import LeaderElection
@@ -42,7 +41,6 @@ from rekindle_operator.controller.operator_metrics import (
 )
 from rekindle_operator.controller.operator_options import OperatorOptions, check
 from rekindle_operator.controller.store_certificate import SECRET, StoreCertificate, hosts_of
-from rekindle_operator.controller.zookeeper_probe import ZookeeperProbe
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.detection.lease_poller import LeasePoller
 from rekindle_operator.policies.concurrency_limiter import Limiter
@@ -241,8 +239,8 @@ def _assembled(base: _Base) -> RunningOperator:
         log=log,
         metrics=base.metrics,
         watchers=(
-            ObjectWatcher(reader, object_kinds.NODES, watch_events.NODES, inbox, log, silence),
-            ObjectWatcher(reader, object_kinds.PODS, watch_events.PODS, inbox, log, silence),
+            ObjectWatcher(reader, json_access.NODES, watch_events.NODES, inbox, log, silence),
+            ObjectWatcher(reader, json_access.PODS, watch_events.PODS, inbox, log, silence),
         ),
         handlers=KopfWatchers(reader, inbox, log, silence),
         renewals=renewals,

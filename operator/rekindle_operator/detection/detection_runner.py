@@ -46,7 +46,7 @@ from rekindle_operator.detection import (
     lease_timers,
     loss_notices,
     node_detector,
-    node_lookup,
+    node_inventory,
 )
 from rekindle_operator.detection.detection_events import DetectionEvent
 from rekindle_operator.detection.detection_input import READY, Leases, Observation, Rules
@@ -86,7 +86,7 @@ def hear(
     A driver that was started anew has never heard of anybody: all its patience begins again.
     """
     there = [pod for pod in executors if pod.node and not pod.ended]
-    located = node_lookup.locate(progress.nodes, there)
+    located = node_inventory.locate(progress.nodes, there)
     reported = {pod.uid: progress.nodes[name] for name, pod in located.pods.items()}
     same = before is not None and before.generation == progress.generation
     known = before.heard_at if before is not None and same else {}
@@ -442,7 +442,7 @@ class DetectionRunner:
         found_for, known_for = (reading.progress, application), self._hosts_for.get(place)
         if known_for is not None and known_for[0] is found_for[0] and known_for[1] is application:
             return {name: node for name, (_, node) in before.items()}
-        located = node_lookup.locate(nodes, application.executors)
+        located = node_inventory.locate(nodes, application.executors)
         known = {
             name: (nodes[name].incarnation, pod.node)
             for name, pod in located.pods.items()

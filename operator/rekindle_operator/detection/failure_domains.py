@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rekindle_operator.cluster.json_access import Body, items, mapping
-from rekindle_operator.detection.detection_reasons import DetectionReason
+from rekindle_operator.detection.detection_events import DetectionReason
 
 Labels = Mapping[str, str]
 

@@ -17,7 +17,12 @@ from dataclasses import replace
 from rekindle.coordination import Driver
 from rekindle.model.reasons import Reason
 from rekindle_operator.detection import lease_timers, node_inventory
-from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind, Word
+from rekindle_operator.detection.detection_events import (
+    DetectionEvent,
+    DetectionKind,
+    DetectionReason,
+    Word,
+)
 from rekindle_operator.detection.detection_input import (
     READY,
     Observation,
@@ -25,7 +30,6 @@ from rekindle_operator.detection.detection_input import (
     WatchedApplication,
     WatchedNode,
 )
-from rekindle_operator.detection.detection_reasons import DetectionReason
 from rekindle_operator.detection.node_inventory import Gone, NodeInventory
 
 __all__ = ["NodeInventory", "detect", "looks_lost", "silent_nodes"]

@@ -8,21 +8,12 @@ of a Recovery, and our scheduling gate of pods. docs/kubectl.md has every comman
                         codes
     subcommands         a module for each command
     plugin_options      options that commands share
-    resource_kinds      kinds of objects, and where the API server has them
     api_connection      requests to the API server
-    api_errors          errors of the API server as sentences with a remedy
-    kubeconfig          which cluster, namespace and credentials are meant
     terminal_output     tables, sentences and JSON on standard output
     durations           durations and moments, as people write and read them
     resource_lookup     a Recovery or a policy by the name that a person gives
-    status_table        how applications stand, from policies and recoveries
     recovery_text       the story of a recovery in words
-    wait_text           waiting queries of a recovery, and the causes
-    approval_preview    the effects of an approval
-    field_ownership     which fields of an object a field manager has
-    priority_entries    entries of spec.priorities under the plugin's own field manager
     server_side_apply   server-side apply of a part of a policy
     application_reader  applications and the objects around each
     preflight_reader    those objects, read from the API server
-    manifest_reader     those objects, read from a file
 """

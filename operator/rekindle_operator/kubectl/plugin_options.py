@@ -1,6 +1,6 @@
 """Options that commands share: which cluster, which namespace, which form of output.
 
-The names are kubectl's. Nothing is read here; `kubeconfig` and `api_connection` do that.
+The names are kubectl's. Nothing is read here; `api_connection` does that.
 """
 
 from dataclasses import dataclass

@@ -7,10 +7,7 @@ it. Pods are asked for by label, so that a cluster of a hundred thousand costs l
 from collections.abc import Iterable
 
 from rekindle_operator.cluster.pods import APPLICATION_LABEL
-from rekindle_operator.kubectl.api_connection import ApiConnection, Object
-from rekindle_operator.kubectl.api_errors import ApiRefusal
-from rekindle_operator.kubectl.application_reader import ObjectLists
-from rekindle_operator.kubectl.resource_kinds import (
+from rekindle_operator.kubectl.api_connection import (
     CLAIMS,
     CLASSES,
     CONFIG_MAPS,
@@ -21,8 +18,12 @@ from rekindle_operator.kubectl.resource_kinds import (
     POLICIES,
     QUOTAS,
     SPARK_APPLICATIONS,
+    ApiConnection,
+    ApiRefusal,
+    Object,
     ResourceKind,
 )
+from rekindle_operator.kubectl.application_reader import ObjectLists
 from rekindle_operator.preflight.subjects import spark_pods
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL
 

@@ -9,11 +9,16 @@ from contextlib import suppress
 
 from rekindle.model.errors import InputError
 from rekindle_operator.api import recovery_policy, recovery_resource
-from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.kubectl.api_connection import ApiConnection, Object
-from rekindle_operator.kubectl.api_errors import ApiRefusal
-from rekindle_operator.kubectl.resource_kinds import PODS, POLICIES, RECOVERIES, ResourceKind
-from rekindle_operator.kubectl.status_table import age
+from rekindle_operator.api.recovery_resource import Recovery, age
+from rekindle_operator.kubectl.api_connection import (
+    PODS,
+    POLICIES,
+    RECOVERIES,
+    ApiConnection,
+    ApiRefusal,
+    Object,
+    ResourceKind,
+)
 
 APPLICATION = "application"
 NEAR_MAX = 3

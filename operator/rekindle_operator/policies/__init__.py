@@ -3,8 +3,6 @@
 policy_selection      which applications a policy selects, and who holds where several do
 effective_policy      what holds of a policy within its class
 policy_conditions     the conditions of a policy and of a class, from all of that
-domain_loss_forecast  what the loss of each failure domain would stop
-protection_reasons    why an application is not protected
 concurrency_limiter   how many applications of a policy, and of a class, recover at once
 policy_status_writer  statuses of policies and classes
 """

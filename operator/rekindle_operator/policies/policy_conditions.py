@@ -12,13 +12,15 @@ them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
+from rekindle.coordination import CoordinationState, domain_placement
 from rekindle.coordination.application_status import counted, named
 from rekindle.model.errors import InputError
 from rekindle.model.reasons import Reason
 from rekindle_operator.api import recovery_class
-from rekindle_operator.api.conditions import (
+from rekindle_operator.api.custom_resources import (
     ACCEPTED,
     COORDINATION_AT_RISK,
     DOMAIN_LOSS_SURVIVED,
@@ -30,15 +32,47 @@ from rekindle_operator.api.conditions import (
     ConditionFinding,
     ResourceReason,
     camel_case,
+    clipped,
 )
-from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.api.recovery_class import ClassSpec, SidecarSpec
 from rekindle_operator.api.recovery_policy import PolicySpec, RecoveryPolicy, SelectedApplication
-from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
-from rekindle_operator.policies.policy_selection import Overlap
-from rekindle_operator.policies.protection_reasons import ProtectionReason
+from rekindle_operator.policies.policy_selection import Overlap, ProtectionReason
 from rekindle_operator.recovery.recovery_reasons import Word
+
+# The effect of the loss of each failure domain on a running application.
+#
+# `rekindle forecast` says besides when it would be back; that takes rehearsals, and is not for a
+# thread that decides.
+
+DOMAINS_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DomainLossForecast:
+    """The share of all priority that the loss of each domain would stop, by its name, the greatest
+    first; empty where no node says which domain it is in."""
+
+    stopped_shares: Mapping[str, float]
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The domain whose loss would stop most, and that share."""
+        return next(iter(self.stopped_shares.items()))
+
+
+def look_out(state: CoordinationState) -> DomainLossForecast | None:
+    """None while not all is as it should be: before the first plan, and in an incident."""
+    if state.starting or state.incident is not None or not state.placement:
+        return None
+    named = {view.domain for view in state.nodes.values() if view.domain is not None}
+    shares = domain_placement.stopped_shares(state, {}) if named else {}
+    found = sorted(
+        ((name, share) for name, share in shares.items() if name in named),
+        key=lambda item: (-item[1], item[0]),
+    )
+    return DomainLossForecast(dict(found[:DOMAINS_MAX]))
+
 
 SHOWN_MAX = 5
 EVERYTHING = 1.0 - 1e-9

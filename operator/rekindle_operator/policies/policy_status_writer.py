@@ -5,7 +5,7 @@ are those of `policy_conditions`.
 
 Which applications are protected, and why the others are not, as a policy's status says it.
 
-The words are those of `protection_reasons`; `policy_conditions` makes conditions of this.
+The words are those of `policy_selection`; `policy_conditions` makes conditions of this.
 """
 
 import time
@@ -21,11 +21,18 @@ import msgspec
 from rekindle.model.errors import InputError
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_class, recovery_policy
-from rekindle_operator.api.conditions import Condition, ConditionFinding, camel_case, updated
-from rekindle_operator.api.custom_resources import API_VERSION, Resource, identity
+from rekindle_operator.api.custom_resources import (
+    API_VERSION,
+    Condition,
+    ConditionFinding,
+    Resource,
+    camel_case,
+    identity,
+    updated,
+)
 from rekindle_operator.api.recovery_class import ClassStatus, RecoveryClass
 from rekindle_operator.api.recovery_policy import PolicyStatus, RecoveryPolicy, SelectedApplication
-from rekindle_operator.cluster import object_kinds
+from rekindle_operator.cluster import json_access
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -33,10 +40,9 @@ from rekindle_operator.cluster.json_access import ObjectKind
 from rekindle_operator.cluster.pods import APPLICATION_LABEL, PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.policies import effective_policy, policy_conditions
-from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
 from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
-from rekindle_operator.policies.policy_selection import Overlap
-from rekindle_operator.policies.protection_reasons import ProtectionReason
+from rekindle_operator.policies.policy_conditions import DomainLossForecast
+from rekindle_operator.policies.policy_selection import Overlap, ProtectionReason
 from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
@@ -80,7 +86,7 @@ def _sentence(application: MatchedApplication, footing: ProtectionReason) -> str
     return f"{told} ({whose})." if whose else f"{told}."
 
 
-MARKED = {kind.name: kind for kind in (object_kinds.POLICIES, object_kinds.CLASSES)}
+MARKED = {kind.name: kind for kind in (json_access.POLICIES, json_access.CLASSES)}
 PAUSE_SECONDS = 1.0
 PAUSE_SHARE = 20.0
 
@@ -184,7 +190,7 @@ class PolicyStatusWriter:
             narrowed=effective.narrowed if isinstance(effective, Effective) else (),
             conditions=_conditions(policy, policy.status.conditions, findings),
         )
-        self._write(object_kinds.POLICIES, policy, status, recovery_policy.to_status)
+        self._write(json_access.POLICIES, policy, status, recovery_policy.to_status)
 
     def _accepted(
         self,
@@ -236,7 +242,7 @@ class PolicyStatusWriter:
                 ),
             )
             self._write(
-                object_kinds.CLASSES,
+                json_access.CLASSES,
                 class_,
                 status,
                 partial(recovery_class.to_status, spec=class_.spec),

@@ -9,14 +9,9 @@ of it is pure: a shell reads the objects, and carries out the actions in their o
     node_demand           the demand: incidents, requests, limits
     cluster_state         the present state: objects, nodes, idle nodes
     provisioning_planner  both into actions, and into rows of a Recovery
-    slot_filling          slots for demand that is not covered yet, within all limits
-    slot_progress         the progress of each slot
     request_ledger        the note, its slots and steps, and the ConfigMap that holds it
-    orphan_scan           incidents of which something is left in the cluster
-    object_names          names and labels of our objects
     provisioning_actions  actions for the shell
-    slot_provider         which provider a slot belongs to, and within which limits
-    executor_shape        the size and the needs of an executor, from a pod
+    node_slots            providers, limits and progress of slots, and new slots
 
 `decide` is the entrance; effective_policy.py says what a policy may have, node_providers.py what a
 class says.
@@ -26,14 +21,14 @@ class says.
 """
 
 from rekindle_operator.provisioning.cluster_state import ClusterState, NodeNow
-from rekindle_operator.provisioning.executor_shape import ExecutorShape, executor_of
 from rekindle_operator.provisioning.node_demand import (
+    ExecutorShape,
     NodeDemand,
     NodeIncident,
     NodeLimits,
+    executor_of,
     limits_of,
 )
-from rekindle_operator.provisioning.orphan_scan import remains
 from rekindle_operator.provisioning.provisioning_actions import (
     Action,
     Create,
@@ -42,7 +37,11 @@ from rekindle_operator.provisioning.provisioning_actions import (
     Replace,
     SetReplicas,
 )
-from rekindle_operator.provisioning.provisioning_planner import ProvisioningDecision, decide
+from rekindle_operator.provisioning.provisioning_planner import (
+    ProvisioningDecision,
+    decide,
+    remains,
+)
 from rekindle_operator.provisioning.request_ledger import Note
 
 __all__ = [

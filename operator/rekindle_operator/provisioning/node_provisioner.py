@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from rekindle.model.errors import RekindleError
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.cluster.api_client import (
     NOT_FOUND,
     Api,
@@ -44,7 +44,6 @@ from rekindle_operator.provisioning import (
     remains,
     request_ledger,
 )
-from rekindle_operator.provisioning.object_names import SCOPE_LABEL
 from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
 from rekindle_operator.provisioning.providers.machine_deployments import MACHINE_DEPLOYMENT
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
@@ -52,7 +51,7 @@ from rekindle_operator.provisioning.providers.provisioning_requests import (
     POD_TEMPLATE,
     PROVISIONING_REQUEST,
 )
-from rekindle_operator.provisioning.request_ledger import CONFIG_MAP
+from rekindle_operator.provisioning.request_ledger import CONFIG_MAP, SCOPE_LABEL
 
 KEY = "nodes"
 PROVIDERS_KINDS: Mapping[str, tuple[ObjectKind, ...]] = {

@@ -9,7 +9,7 @@ operator's shell, which reads the standing before and carries the actions out.
 
 What a Recovery says of its requests for nodes: one row per slot.
 
-Only tells what the note has; how many rows an object holds is for `recovery_status`.
+Only tells what the note has; how many rows an object holds is for `recovery_resource`.
 
 Slots that nobody wants any more, and nodes that are given back.
 
@@ -27,20 +27,25 @@ from typing import Literal
 import msgspec
 
 from rekindle.model.errors import InputError
-from rekindle_operator.api.conditions import camel_case
-from rekindle_operator.api.custom_resources import clipped
-from rekindle_operator.api.recovery_status import NodeRequest
-from rekindle_operator.cluster.json_access import Body, text
-from rekindle_operator.provisioning import (
-    object_names,
-    request_ledger,
-    slot_filling,
-    slot_progress,
-    slot_provider,
-)
+from rekindle_operator.api.custom_resources import camel_case, clipped
+from rekindle_operator.api.recovery_resource import NodeRequest
+from rekindle_operator.cluster.json_access import Body, mapping, text
+from rekindle_operator.provisioning import node_slots, request_ledger
 from rekindle_operator.provisioning.cluster_state import ClusterState
 from rekindle_operator.provisioning.node_demand import NodeDemand, NodeIncident, node_requests
-from rekindle_operator.provisioning.providers.provider_base import ProviderInput, Tally
+from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.providers.provider_base import (
+    APPLICATION_ANNOTATION,
+    CLASS_ANNOTATION,
+    RECOVERY_ANNOTATION,
+    UID_ANNOTATION,
+    ProviderInput,
+    Tally,
+)
+from rekindle_operator.provisioning.providers.provisioning_requests import (
+    POD_TEMPLATE,
+    PROVISIONING_REQUEST,
+)
 from rekindle_operator.provisioning.provisioning_actions import (
     Action,
     Create,
@@ -108,13 +113,13 @@ def _surplus(note: Note, scene: ProviderInput) -> set[int]:
 
 
 def _ended(slot: Slot, stage: Stage, scene: ProviderInput, at: float) -> Slot:
-    if slot.stage != "planned" and not slot_provider.source(slot, scene).is_harmless(slot, scene):
+    if slot.stage != "planned" and not node_slots.provider_of(slot, scene).is_harmless(slot, scene):
         return slot
     return msgspec.structs.replace(slot, stage=stage, ended_at=at)
 
 
 def _wound_up(slot: Slot, scene: ProviderInput, tally: Tally) -> Slot:
-    source = slot_provider.source(slot, scene)
+    source = node_slots.provider_of(slot, scene)
     if slot.stage in COMING or (slot.stage == "arrived" and source.gives_back):
         return slot
     slot = source.wind_up(slot, scene, tally)
@@ -123,7 +128,7 @@ def _wound_up(slot: Slot, scene: ProviderInput, tally: Tally) -> Slot:
 
 
 def _gives_back(slot: Slot, scene: ProviderInput) -> bool:
-    return slot_provider.source(slot, scene).gives_back
+    return node_slots.provider_of(slot, scene).gives_back
 
 
 Outcome = Literal["Pending", "Arrived", "Failed", "Withdrawn"]
@@ -216,7 +221,7 @@ def decide(
     `home` is the operator's namespace, where notes are; `now` in seconds since 1970.
     """
     known, troubles = request_ledger.read_all(standing, home)
-    scopes = {object_names.scope(demand.incident): demand for demand in wanted}
+    scopes = {request_ledger.scope(demand.incident): demand for demand in wanted}
     assert len(scopes) == len(wanted), "an incident has one demand"
     cases = {
         scope: _open(scope, demand, standing, known)
@@ -227,13 +232,13 @@ def decide(
     tally = Tally()
     tally.count(latest)
     for scope, case in cases.items():
-        settled = slot_progress.settle(case.note, case.scene, tally, now)
+        settled = node_slots.settle(case.note, case.scene, tally, now)
         case.note = end(settled.note, case.scene, now)
         case.messages = settled.messages
         latest[scope] = case.note
     tally.count(latest)
     for case in cases.values():
-        filled = slot_filling.fill(case.note, case.scene, tally, now)
+        filled = node_slots.fill(case.note, case.scene, tally, now)
         case.note = wind_up(filled.note, case.scene, tally)
         case.waiting = _refusal(case) or filled.text
     by_incident = {case.scene.demand.incident: case for case in cases.values()}
@@ -260,7 +265,7 @@ def _open(
 
 def _refusal(case: _Case) -> str:
     """What keeps the note from being written, and so everything else from being done."""
-    said = case.scene.standing.refused.get(object_names.note_name(case.scene.demand.incident), "")
+    said = case.scene.standing.refused.get(request_ledger.note_name(case.scene.demand.incident), "")
     return f"The note of the incident cannot be written: {said}" if said else ""
 
 
@@ -283,7 +288,7 @@ def _actions(case: _Case, home: str) -> Iterator[Action]:
     held = scene.demand.held and not scene.demand.over
     slots = (slot for slot in note.slots if not (held and slot.stage == "planned"))
     yield from _merged(
-        action for slot in slots for action in slot_provider.source(slot, scene).act(slot, scene)
+        action for slot in slots for action in node_slots.provider_of(slot, scene).act(slot, scene)
     )
 
 
@@ -310,10 +315,55 @@ def _moments(case: _Case) -> Iterator[float]:
     scene, note = case.scene, case.note
     for slot in note.slots:
         if slot.stage in COMING:
-            yield slot.requested_at + slot_provider.limits(slot.entry, scene).request_seconds_max
+            yield (
+                slot.requested_at
+                + node_slots.limits_of_entry(slot.entry, scene).request_seconds_max
+            )
     for entry in note.back_offs:
-        yield slot_progress.back_off_until(note, entry, scene)
+        yield node_slots.back_off_until(note, entry, scene)
 
 
 def _replicas(action: SetReplicas) -> int:
     return action.replicas
+
+
+# Incidents of which something of ours is left in the cluster.
+#
+# An incident that is over still has nodes to give back, and an operator that was away may never
+# have heard of its end. The shell asks here, and makes a demand with `over` for each whose
+# Recovery has ended or is gone; for one of which it merely knows nothing now, it makes none.
+# Decides nothing.
+
+
+def remains(standing: ClusterState, home: str) -> dict[NodeIncident, str]:
+    """Each incident that has a note or an object, with the name of its class."""
+    known, _ = request_ledger.read_all(standing, home)
+    found = {note.incident: note.class_name for note, _ in known.values()}
+    for body in _objects(standing):
+        incident = _incident(body)
+        if incident is not None:
+            class_name = text(body, "metadata", "annotations", CLASS_ANNOTATION)
+            found.setdefault(incident, class_name)
+    return found
+
+
+def _objects(standing: ClusterState) -> Iterator[Body]:
+    for kind in (NODE_CLAIM, PROVISIONING_REQUEST, POD_TEMPLATE):
+        yield from standing.all(kind)
+
+
+def _incident(body: Body) -> NodeIncident | None:
+    """The incident that an object was made for; None for one that does not say so."""
+    annotations = mapping(body, "metadata", "annotations")
+    namespace, _, application = text(annotations, APPLICATION_ANNOTATION).partition("/")
+    number = text(body, "metadata", "labels", request_ledger.INCIDENT_LABEL)
+    uid = text(annotations, UID_ANNOTATION)
+    if not (namespace and application and number.isdecimal() and uid):
+        return None
+    return NodeIncident(
+        namespace=namespace,
+        application=application,
+        number=int(number),
+        recovery=text(annotations, RECOVERY_ANNOTATION),
+        uid=uid,
+    )

@@ -8,21 +8,91 @@ follow from it. `made` means that it was seen in the cluster, so if it is not th
 gone. A *step* is a change of a MachineDeployment's replicas: it is done when the generation that it
 was planned on is over, whoever ended it, so it is never done twice.
 
-Holds no rules: `slot_progress`, `provisioning_planner` and `slot_filling` do. The ConfigMap with
+Holds no rules: `node_slots` and `provisioning_planner` do. The ConfigMap with
 its one key `note` is read and written here, in a format with a version: fields are added, never
 renamed.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from rekindle.model.errors import InputError
+from rekindle_operator.api.custom_resources import GROUP
 from rekindle_operator.cluster.json_access import Body, ObjectKind, text
-from rekindle_operator.provisioning import object_names
-from rekindle_operator.provisioning.cluster_state import ClusterState
+from rekindle_operator.provisioning.cluster_state import SCOPE_LABEL, ClusterState
 from rekindle_operator.provisioning.node_demand import NodeIncident
+
+__all__ = [
+    "INCIDENT_LABEL",
+    "MANAGED_BY",
+    "SCOPE_LABEL",
+    "SLOT_LABEL",
+    "labels",
+    "note_name",
+    "scope",
+    "slot_name",
+]
+
+# Names and labels of our objects: the same request always has the same name.
+#
+# A name is readable in front and certain at its end: a digest of the incident, and the slot's
+# number in its note.
+
+MANAGED_BY = {"app.kubernetes.io/managed-by": "rekindle"}
+APPLICATION_LABEL = f"{GROUP}/application"
+NAMESPACE_LABEL = f"{GROUP}/namespace"
+INCIDENT_LABEL = f"{GROUP}/incident"
+PROVIDER_LABEL = f"{GROUP}/provider"
+SLOT_LABEL = f"{GROUP}/slot"
+
+APPLICATION_LENGTH = 20
+SCOPE_LENGTH = 10
+LABEL_LENGTH_MAX = 63
+
+
+def scope(incident: NodeIncident) -> str:
+    """What tells an incident from all others, in ten letters and digits."""
+    identity = (incident.namespace, incident.application, incident.number, incident.uid)
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:SCOPE_LENGTH]
+
+
+def note_name(incident: NodeIncident) -> str:
+    """Name of the ConfigMap with the incident's note."""
+    return f"{_stem(incident)}-note"
+
+
+def slot_name(incident: NodeIncident, number: int) -> str:
+    """Name of what is made for a slot; no longer than a label may be."""
+    return f"{_stem(incident)}-{number}"
+
+
+def labels(incident: NodeIncident, provider: str = "", number: int = 0) -> dict[str, str]:
+    """Labels of what is made for a slot; without a provider, of the note."""
+    found = {
+        **MANAGED_BY,
+        NAMESPACE_LABEL: incident.namespace,
+        APPLICATION_LABEL: _label(incident.application),
+        INCIDENT_LABEL: str(incident.number),
+        SCOPE_LABEL: scope(incident),
+    }
+    if provider:
+        found |= {PROVIDER_LABEL: provider, SLOT_LABEL: str(number)}
+    return found
+
+
+def _stem(incident: NodeIncident) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", incident.application.lower())[:APPLICATION_LENGTH]
+    return f"rekindle-{name.strip('-') or 'x'}-{incident.number}-{scope(incident)}"
+
+
+def _label(name: str) -> str:
+    """A name as a label's value: cut where it is too long."""
+    return re.sub(r"[^A-Za-z0-9]+$", "", name[:LABEL_LENGTH_MAX])
+
 
 VERSION = 1
 KEY = "note"
@@ -122,9 +192,9 @@ def new(incident: NodeIncident, class_name: str) -> Note:
 def manifest(note: Note, home: str, before: Body | None) -> dict[str, Any]:
     """The ConfigMap of a note; `before` is what it replaces, `home` the operator's namespace."""
     metadata: dict[str, Any] = {
-        "name": object_names.note_name(note.incident),
+        "name": note_name(note.incident),
         "namespace": home,
-        "labels": object_names.labels(note.incident),
+        "labels": labels(note.incident),
     }
     if before is not None:
         metadata["uid"] = text(before, "metadata", "uid")
@@ -162,9 +232,9 @@ def read_all(
         try:
             note = read(body)
         except InputError as trouble:
-            troubles[text(body, "metadata", "labels", object_names.SCOPE_LABEL)] = trouble
+            troubles[text(body, "metadata", "labels", SCOPE_LABEL)] = trouble
         else:
-            notes[object_names.scope(note.incident)] = (note, body)
+            notes[scope(note.incident)] = (note, body)
     return notes, troubles
 
 
@@ -172,7 +242,7 @@ def _bodies(standing: ClusterState, home: str) -> Iterator[Body]:
     for body in standing.all(CONFIG_MAP):
         if (
             text(body, "metadata", "namespace") == home
-            and text(body, "metadata", "labels", object_names.SCOPE_LABEL)
+            and text(body, "metadata", "labels", SCOPE_LABEL)
             and KEY in (body.get("data") or {})
         ):
             yield body

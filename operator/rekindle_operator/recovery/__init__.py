@@ -4,17 +4,14 @@ kubernetes_events  Kubernetes Events, from what has changed between two statuses
 recovery_writer    Recovery objects and events
 event_writer       announcements as Events
 recovery_inputs    what is known of an application at a moment
-node_history       detection's verdicts as moments of nodes
 lost_nodes         which nodes were lost, suspected, and came back; and the driver
-plan_rows          the plans, and what the driver did with them
-wait_reason        why what waits does so
-query_rows         when each query was lost, planned, back
+status_rows        rows of plans and queries, and why what waits does so
 recovery_phases    how far it is, why, and the conditions that say so
 recovery_reasons   the words that the core's list of reasons does not have
 status_builder     all of it as the next status: `tell`
 """
 
-from rekindle_operator.recovery.node_history import settled, sighted
+from rekindle_operator.recovery.lost_nodes import settled, sighted
 from rekindle_operator.recovery.recovery_inputs import (
     ClusterFacts,
     Fenced,

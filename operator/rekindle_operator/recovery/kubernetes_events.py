@@ -19,9 +19,13 @@ from typing import Any, Final, Literal
 
 from rekindle.coordination.application_status import counted, named
 from rekindle.model.reasons import Reason
-from rekindle_operator.api.conditions import COORDINATION_AT_RISK, Condition, camel_case
-from rekindle_operator.api.custom_resources import clipped
-from rekindle_operator.api.recovery_status import (
+from rekindle_operator.api.custom_resources import (
+    COORDINATION_AT_RISK,
+    Condition,
+    camel_case,
+    clipped,
+)
+from rekindle_operator.api.recovery_resource import (
     LostNode,
     NodeRequest,
     PlanMade,

@@ -19,7 +19,7 @@ from rekindle.coordination.session import Decision, Driver
 from rekindle.model.incidents import Incident
 from rekindle.protocol import Acknowledgement, Directive, PlanOrder, ProgressReport
 from rekindle_operator.api.recovery_class import Certainty
-from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery.recovery_reasons import Word
 
@@ -82,7 +82,7 @@ class ClusterFacts:
 
     `sightings` (Node's name -> sighting) is None as long as detection has not looked for a full
     period: what was suspected before is then still. `hosts` (the driver's word for a node -> Node's
-    name) is as `node_lookup` finds it, with nodes that have left the driver's report; what is not
+    name) is as `locate` finds it, with nodes that have left the driver's report; what is not
     in it is on no node that anybody knows, and with None both are the same. `held`: detection
     confirms nothing. `driver` is the Node of the newest driver's pod, "" where nobody knows of one.
     `left` are Nodes of which it was announced that they go, as by a drain, before the open incident

@@ -23,16 +23,16 @@ from rekindle.coordination.session import Driver
 from rekindle.model import incidents
 from rekindle.model.incidents import IncidentKind
 from rekindle.model.reasons import Reason
-from rekindle_operator.api.conditions import (
+from rekindle_operator.api.custom_resources import (
     APPROVED,
     CONFIRMED,
     PLANNED,
     RECOVERED,
     ConditionFinding,
 )
-from rekindle_operator.api.recovery_status import LostNode, Phase, RecoveryStatus
+from rekindle_operator.api.recovery_resource import LostNode, Phase, RecoveryStatus
 from rekindle_operator.policies import policy_conditions
-from rekindle_operator.recovery import lost_nodes, query_rows, wait_reason
+from rekindle_operator.recovery import lost_nodes, status_rows
 from rekindle_operator.recovery.recovery_inputs import RecoveryInputs, moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 
@@ -54,13 +54,13 @@ def stage(status: RecoveryStatus, rows: Iterable[LostNode], scene: RecoveryInput
         return _before(rows, scene)
     if scene.open is None:
         return _after(status, scene)
-    why = wait_reason.held(scene)
+    why = status_rows.held(scene)
     if why is not None:
         return PhaseReason("Held", *why)
-    why = wait_reason.approval(scene)
+    why = status_rows.approval(scene)
     if why is not None and (inactive(scene.state) or announced(scene.state)):
         return PhaseReason("AwaitingApproval", *why)
-    why = wait_reason.away(scene)
+    why = status_rows.away(scene)
     if why is not None:
         return PhaseReason("AwaitingDriver", *why)
     return _during(scene)
@@ -91,7 +91,7 @@ def _before(rows: Iterable[LostNode], scene: RecoveryInputs) -> PhaseReason:
     if not silent:
         text = "Every node that was silent has been heard of: nothing was lost."
         return PhaseReason("Abandoned", Reason.SUSPICION_CLEARED, text)
-    why = wait_reason.held(scene)
+    why = status_rows.held(scene)
     if why is not None:
         return PhaseReason("Held", *why)
     return PhaseReason("Suspected", Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
@@ -115,15 +115,15 @@ def _after(status: RecoveryStatus, scene: RecoveryInputs) -> PhaseReason:
 
 def _during(scene: RecoveryInputs) -> PhaseReason:
     state = scene.state
-    found = query_rows.standings(state)
+    found = status_rows.standings(state)
     missing = tuple(item.name for item in found if not item.placed)
     if missing:
-        word, text = wait_reason.why(scene)
+        word, text = status_rows.wait_reason(scene)
         of_all = f"{len(missing)} of {len(found)} queries"
         return PhaseReason("Recovering", word, f"Not placed: {of_all}, {named(missing)}. {text}")
     behind = tuple(item.name for item in found if not item.back)
     if behind:
-        word, _ = wait_reason.behind(scene)
+        word, _ = status_rows.behind(scene)
         return PhaseReason("CatchingUp", word, f"All are placed; catching up: {named(behind)}.")
     if announced(state):
         return PhaseReason("Recovering", Reason.LOSS_ANNOUNCED, _announced(scene))
@@ -139,13 +139,13 @@ def _announced(scene: RecoveryInputs) -> str:
     left = len(announced_losses.on_announced(scene.state))
     moved = f"{counted(left, 'partition')} left there" if left else "nothing is left there"
     text = f"Announced to go: {names}, the first at {first:%H:%M:%S} UTC; {moved}."
-    waits = wait_reason.turn(scene)
+    waits = status_rows.turn(scene)
     return text if waits is None else f"{text} {waits[1]}"
 
 
 def _but(scene: RecoveryInputs) -> str:
     """In a sentence, after all queries: those that have stopped."""
-    names = tuple(item.name for item in query_rows.standings(scene.state) if item.stopped)
+    names = tuple(item.name for item in status_rows.standings(scene.state) if item.stopped)
     return f" but what has stopped, {named(names)}," if names else ""
 
 
@@ -165,7 +165,7 @@ def _confirmed(
 
 
 def _approved(scene: RecoveryInputs) -> ConditionFinding:
-    awaited = wait_reason.approval(scene)
+    awaited = status_rows.approval(scene)
     if awaited is not None:
         return _finding(APPROVED, False, *awaited)
     if scene.terms.approval_needed:
@@ -177,7 +177,7 @@ def _approved(scene: RecoveryInputs) -> ConditionFinding:
 def _planned(scene: RecoveryInputs) -> ConditionFinding:
     waits = inactive(scene.state) if scene.open is not None else ()
     if waits:
-        return _finding(PLANNED, False, *wait_reason.why(scene))
+        return _finding(PLANNED, False, *status_rows.wait_reason(scene))
     text = f"Every query{_but(scene)} is placed."
     return _finding(PLANNED, True, RecoveryReason.ALL_PLACED, text)
 

@@ -27,18 +27,17 @@ from rekindle.coordination.coordination_state import CoordinationState, NodeStat
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import Driver
 from rekindle.model.incidents import IncidentKind
-from rekindle_operator.api import conditions
-from rekindle_operator.api.conditions import ConditionFinding, camel_case
-from rekindle_operator.api.custom_resources import clipped
-from rekindle_operator.api.recovery_status import (
+from rekindle_operator.api import custom_resources
+from rekindle_operator.api.custom_resources import ConditionFinding, camel_case, clipped
+from rekindle_operator.api.recovery_resource import (
     ENDED,
     LostNode,
     NodeRequest,
     RecoveryStatus,
     to_status,
 )
-from rekindle_operator.recovery import lost_nodes, plan_rows, query_rows, recovery_phases
-from rekindle_operator.recovery.node_history import concerns
+from rekindle_operator.recovery import lost_nodes, recovery_phases, status_rows
+from rekindle_operator.recovery.lost_nodes import concerns
 from rekindle_operator.recovery.recovery_inputs import ClusterFacts, RecoveryInputs, moment
 from rekindle_operator.recovery.recovery_phases import PhaseReason
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
@@ -166,7 +165,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
         before = msgspec.structs.replace(before, phase=None, started_at=None, ended_at=None)
     lost = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
     asked = requests(before.requests, scene, now)
-    made = plan_rows.plans(before.plans, before.plans_dropped, scene, now)
+    made = status_rows.plans(before.plans, before.plans_dropped, scene, now)
     after = msgspec.structs.replace(
         before,
         observed_generation=scene.generation,
@@ -183,7 +182,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
         nodes_requested=before.nodes_requested + added(before.requests, asked),
         plans=made,
         plans_total=before.plans_dropped + len(made),
-        queries=query_rows.queries(before.queries, made, scene, now),
+        queries=status_rows.queries(before.queries, made, scene, now),
     )
     stage = recovery_phases.stage(after, lost, scene)
     if stage.phase in ENDED:
@@ -252,7 +251,7 @@ def _staged(
         phase=stage.phase,
         reason=camel_case(stage.word),
         message=stage.text,
-        conditions=conditions.updated(after.conditions, said, generation, moment(now)),
+        conditions=custom_resources.updated(after.conditions, said, generation, moment(now)),
     )
 
 

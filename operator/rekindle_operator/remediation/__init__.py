@@ -3,5 +3,4 @@
 remediation_rules   what is done to nodes themselves: fencing, deletion, taints
 remediation_runner  what has to be done to nodes themselves
 pod_eviction        executor pods of lost nodes
-remediation_writer  nodes fenced, deleted, tainted
 """

@@ -13,11 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from rekindle_operator.cluster.api_client import STRATEGIC_MERGE
-from rekindle_operator.webhook import (
-    certificate_issuer,
-    certificate_rotation,
-    webhook_configuration,
-)
+from rekindle_operator.webhook import certificate_rotation, webhook_configuration
 from rekindle_operator.webhook.certificate_rotation import (
     Issued,
     Pair,
@@ -63,7 +59,7 @@ class CertificateStore:
         configuration_name: str,
         hosts: Collection[str],
         *,
-        issue: Callable[[Collection[str], datetime], Issued] = certificate_issuer.issue,
+        issue: Callable[[Collection[str], datetime], Issued] = certificate_rotation.issue,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._objects = objects

@@ -34,7 +34,7 @@ from rekindle_operator.cluster.object_watcher import ObjectWatcher
 from rekindle_operator.webhook import policy_watch
 from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.certificate_store import CertificateStore
-from rekindle_operator.webhook.policy_view import Defaults
+from rekindle_operator.webhook.injector import Defaults
 from rekindle_operator.webhook.policy_watch import WatchedPolicies
 from rekindle_operator.webhook.webhook_server import (
     WebhookServer,

@@ -15,18 +15,17 @@ from datetime import UTC, datetime
 
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import object_kinds
+from rekindle_operator.cluster import json_access
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.json_access import count
-from rekindle_operator.cluster.upkeep_thread import UpkeepThread
-from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.cluster.work_queue import UpkeepThread, WorkQueue
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.webhook import avoided_domains, certificate_store
 from rekindle_operator.webhook.certificate_store import CertificateStore
-from rekindle_operator.webhook.policy_view import Impairment, avoided
+from rekindle_operator.webhook.injector import Impairment, avoided
 
 TEND_SECONDS, FIRST_SECONDS = 5.0, 1.0
 # A Deployment of one replica has none for some seconds when that is replaced.
@@ -93,7 +92,7 @@ class WebhookUpkeep:
         found = None
         if self.acts():
             service = self.options.webhook_service
-            path = path_of(object_kinds.DEPLOYMENTS, self.options.namespace, service)
+            path = path_of(json_access.DEPLOYMENTS, self.options.namespace, service)
             found = self.api.get(path)
         if found is None or count(found, "status", "availableReplicas"):
             self._absent_since = None
@@ -131,7 +130,7 @@ class WebhookUpkeep:
     def _write(self, found: dict[str, tuple[Domain, ...]], waiting: frozenset[str]) -> None:
         home = self.options.namespace
         body = avoided_domains.to_config_map(found, home, datetime.now(UTC), waiting)
-        path = path_of(object_kinds.CONFIG_MAPS, home)
+        path = path_of(json_access.CONFIG_MAPS, home)
         try:
             self.api.replace(f"{path}/{avoided_domains.NAME}", body)
         except ApiRefused as refused:

@@ -2,7 +2,6 @@
 
     coordination_events   events from the shells
     instructions          instructions to the shells
-    recovery_plan         a recovery plan as a value, printed as a sentence
     coordination_state    all that the coordinator knows
     node_load             costs of partitions, and free CPU of each node
     next_plan             the next plan, or none
@@ -11,13 +10,11 @@
     announced_losses      nodes that are announced to go, and what moves off them before
     node_membership       nodes that come, fall silent, are lost
     report_diff           a driver's report into events
-    persisted_state       the state that survives the death of a coordinator
     directives            instructions as numbered orders to a driver
     session               a reading of an application in, directives out: `decide`
     directive_acceptance  the driver's side: which orders it takes, when it plans by itself
     application_status    the status of an application, with problems in words
     query_explanation     why a query is not back yet, and how it would come back
-    plan_preview          the plan that would be made now
     incident_history      the incidents that a process has seen, open and past
     buffering_mode        buffering and ordering, on or off
     state_machine         one event in: `advance`
@@ -57,14 +54,15 @@ from rekindle.coordination.instructions import (
     DropExecutors,
     Instruction,
     MovePartitions,
+    Plan,
     PublishPlan,
     RecordEvent,
     RequestNodes,
     RestartDriver,
     SetBuffering,
     SetOrdering,
+    describe,
 )
-from rekindle.coordination.recovery_plan import Plan, describe
 from rekindle.coordination.session import ApplicationReading, Case, Decision, Driver, decide
 from rekindle.coordination.state_machine import advance
 

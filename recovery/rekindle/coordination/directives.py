@@ -8,7 +8,7 @@ there, is ordered again. Pure; `session` calls it.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rekindle.coordination import buffering_mode, next_plan, recovery_plan
+from rekindle.coordination import buffering_mode, instructions, next_plan
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus
 from rekindle.coordination.instructions import (
     DropExecutors,
@@ -192,7 +192,7 @@ def _order(
                 incident=plan.incident,
                 rollback=plan.rollback,
             )
-            return order, plan.reason, recovery_plan.describe(plan)[:TEXT_LENGTH_MAX]
+            return order, plan.reason, instructions.describe(plan)[:TEXT_LENGTH_MAX]
         case MovePartitions(placement, why, text):
             return MoveOrder(placement=dict(placement)), why, text[:TEXT_LENGTH_MAX]
         case SetBuffering(mode, why):

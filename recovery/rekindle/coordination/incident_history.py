@@ -11,8 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rekindle.coordination.coordination_state import NodeStatus
-from rekindle.coordination.persisted_state import PersistedState
-from rekindle.coordination.session import Case, Driver
+from rekindle.coordination.session import Case, Driver, PersistedState
 from rekindle.model.incidents import Incident
 from rekindle.protocol.store_paths import Place
 

@@ -35,7 +35,7 @@ from rekindle.coordination.coordination_state import (
     staying,
     usable,
 )
-from rekindle.coordination.recovery_plan import Plan
+from rekindle.coordination.instructions import Plan
 from rekindle.model.incidents import IncidentKind
 from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.model.reasons import Reason

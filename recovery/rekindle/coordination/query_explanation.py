@@ -9,18 +9,18 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from rekindle.coordination import application_status, node_load, plan_preview
+from rekindle.coordination import application_status, node_load
 from rekindle.coordination.application_status import (
     ApplicationStatus,
     ApplicationView,
     Phase,
+    PlanPreview,
     QueryProgress,
     counted,
     named,
 )
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
 from rekindle.coordination.directives import NodeRequestOrder
-from rekindle.coordination.plan_preview import PlanPreview
 from rekindle.model.errors import InputError
 from rekindle.planning import wait_explanation
 from rekindle.planning.wait_explanation import Lesser, Wait
@@ -78,7 +78,7 @@ def explain(
         for other in sorted(found.queries, key=lambda other: (-other.priority, other.name))
         if other.priority > query.priority and other.phase is not Phase.LIVE
     )
-    step = plan_preview.next_step(state, now, clock=clock)
+    step = application_status.next_step(state, now, clock=clock)
     explanation = Explanation(
         application=found.application,
         query=query,
@@ -88,7 +88,7 @@ def explain(
         first=first,
         next_plan=() if step is None or step.plan is None else step.plan.query_partitions,
         requests=dict(view.case.requests),
-        more_nodes=plan_preview.more_nodes(state, _waiting(state, query), now, clock=clock),
+        more_nodes=application_status.more_nodes(state, _waiting(state, query), now, clock=clock),
     )
     sentences = (
         *_sentences(explanation, found, state, step),
@@ -228,8 +228,8 @@ def _remedy(
     if more == 0:
         return f"{name} is in the next plan."
     wanted = _waiting(state, explanation.query)
-    settled = plan_preview.settled(state, now)
-    if state.catching_up and plan_preview.is_next(settled, wanted, now, clock=clock):
+    settled = application_status.settled(state, now)
+    if state.catching_up and application_status.is_next(settled, wanted, now, clock=clock):
         return f"{name} fits as soon as those that catch up have caught up."
     if more is None:
         return "It is not known how many more nodes would bring it back."

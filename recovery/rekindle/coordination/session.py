@@ -21,18 +21,20 @@ import msgspec
 from rekindle.coordination import buffering_mode, directives, report_diff
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination import instructions as told
+from rekindle.coordination.coordination_events import Started
 from rekindle.coordination.coordination_state import (
     CoordinationState,
+    Due,
     NodeStatus,
+    NodeView,
     inactive,
     initial,
     with_status,
 )
 from rekindle.coordination.directives import NodeRequestOrder
-from rekindle.coordination.persisted_state import PersistedState, recall, recollect
 from rekindle.coordination.state_machine import advance
 from rekindle.model.errors import InputError
-from rekindle.model.incidents import Incident
+from rekindle.model.incidents import Incident, NodeLoss
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.protocol import (
@@ -47,6 +49,53 @@ from rekindle.protocol import (
     TopologyReport,
     decode,
 )
+
+# The coordinator's durable state, and how a restarted coordinator continues from it.
+#
+# Kept is what no report says: incident, losses, plans on their way. Topology, policy, costs and
+# sizes come from the driver's reports. So a coordinator that is killed at any moment goes on with
+# the plan that it would have made.
+#
+# Why: docs/decisions/0023-the-coordinator-keeps-what-no-report-says.md.
+
+
+@dataclass(frozen=True, slots=True)
+class PersistedState:
+    """The fields of `CoordinationState` of the same names."""
+
+    nodes: Mapping[str, NodeView]
+    placement: Mapping[str, str]
+    resident: Mapping[str, str]
+    charges: Mapping[str, float]
+    catching_up: frozenset[str]
+    nodes_expected: int
+    start: Started | None
+    starting: bool
+    plan_epoch: int
+    unacknowledged: int | None
+    incident: Incident | None
+    incidents: int
+    losses: tuple[NodeLoss, ...]
+    last_checkpoint: int | None
+    last_checkpoint_at: float | None
+    due: Due | None
+    holding: bool
+    seen_at: float | None
+    uneven_since: float | None = None
+
+
+FIELDS = tuple(PersistedState.__slots__)
+
+
+def recollect(state: CoordinationState) -> PersistedState:
+    """What to keep of a state."""
+    return PersistedState(**{name: getattr(state, name) for name in FIELDS})
+
+
+def recall(fresh: CoordinationState, kept: PersistedState) -> CoordinationState:
+    """A fresh state of the same topology with what was kept."""
+    return replace(fresh, **{name: getattr(kept, name) for name in FIELDS})
+
 
 DIGEST_LENGTH = 16
 # Grows when what the release before reads in a record would mean something else. New fields and

@@ -2,17 +2,12 @@
 
     operations         the closed list of operations, and whether order matters to them
     history_steps      a recorded history as values: graph and steps
-    line_schema        one JSON line, field by field
-    graph_reader       reads the line of the graph
     history_reader     reads the lines of a history file
     history_writer     writes them
     ideal_execution    an execution without failures: its working set, and how it can go on
     execution_search   follows a history through all executions that could have given it
     minimal_witness    takes steps out of an impossible history until none is left that could go
-    determinism_check  whether the same inputs can give different outputs
     step_explanation   sentences about impossible steps
-    run_check          judges the run of an application in epochs, whose operations are opaque
-    check_verdicts     the verdicts of a check
     history_check      the check, `check`
     history_recorder   makes a history of a run's commit records and events
 
@@ -21,8 +16,7 @@ guarantees in distributed stream processing"; the format is in docs/history.md. 
 `rekindle check-history` calls `parse` and `check`; who runs an application calls `record`.
 """
 
-from rekindle.history.check_verdicts import HistoryVerdict, to_record
-from rekindle.history.history_check import STATES_MAX, check
+from rekindle.history.history_check import STATES_MAX, HistoryVerdict, check, to_record
 from rekindle.history.history_reader import VERSION, parse
 from rekindle.history.history_recorder import record
 from rekindle.history.history_steps import History

@@ -6,12 +6,15 @@ Knows the format (docs/history.md) and what its lines may say about each other, 
 `rekindle check-history` calls `parse`.
 """
 
+import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
 
-from rekindle.history import line_schema, operations
-from rekindle.history.graph_reader import graph_from
+import networkx as nx
+
+from rekindle.history import operations
 from rekindle.history.history_steps import (
     Computed,
     End,
@@ -28,9 +31,287 @@ from rekindle.history.history_steps import (
     Snapshot,
     Step,
 )
-from rekindle.history.line_schema import Fields
-from rekindle.history.operations import Operation
+from rekindle.history.operations import FIXED, KINDS, ORDERS, RECORDED, Operation, Value
 from rekindle.model.errors import InputError
+
+# One JSON line of a history, field by field: known fields, their types, unknown fields.
+#
+# Every refusal is an InputError that names file, line and field, and says what to write instead.
+
+NAME_LENGTH_MAX = 200
+VALUE_LENGTH_MAX = 10_000
+VALUE_DEPTH_MAX = 20
+INTEGER_MAX = 2**63 - 1
+SHOWN_LENGTH_MAX = 60
+CHOICES_SHOWN_MAX = 12
+Read = TypeVar("Read")
+MISSING: Any = object()
+
+
+class _Wrong(Exception):
+    """What is wrong with a field, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object of line `number`. `where` is file and line, `path` leads to what is nested."""
+
+    where: str
+    number: int
+    record: Mapping[str, Any]
+    path: str = ""
+
+    def take(self, field: str, read: Callable[[Any], Read], default: Any = MISSING) -> Read:
+        """The field as `read` gives it, or `default` where it is absent."""
+        if field not in self.record:
+            if default is MISSING:
+                self.refuse(field, "is missing", "add it (docs/history.md)")
+            absent: Read = default
+            return absent
+        try:
+            return read(self.record[field])
+        except _Wrong as wrong:
+            self.refuse(field, *wrong.args)
+
+    def inner(self, field: str) -> "Fields":
+        """A field that is an object itself."""
+        found = self.take(field, lambda item: item)
+        if not isinstance(found, dict):
+            self.refuse(field, f"is {shown(found)}", "give an object")
+        return Fields(self.where, self.number, found, f"{self.path}{field}.")
+
+    def choose(self, field: str, choices: Collection[str], default: Any = MISSING) -> str:
+        """A field that is one of these words."""
+        found = self.take(field, lambda item: item, default)
+        if not isinstance(found, str) or found not in choices:
+            known = [*choices][:CHOICES_SHOWN_MAX]
+            more = ", …" if len(choices) > len(known) else ""
+            self.refuse(field, f"is {shown(found)}", f"give {' or '.join(known)}{more}")
+        return found
+
+    def only(self, *known: str) -> None:
+        """Refuse fields that are not known."""
+        for name in self.record:
+            if name not in known:
+                remedy = f"remove it; known here are {', '.join(known)}"
+                self.refuse(name, "is not a known field", remedy)
+
+    def refuse(self, field: str, what: str, remedy: str) -> NoReturn:
+        """Raise the InputError for a field."""
+        raise InputError(where=f"{self.where}: {self.path}{field}", what=what, remedy=remedy)
+
+
+def fields_of(line: str, where: str, number: int) -> Fields:
+    """The object that a line holds; InputError when it is none."""
+    try:
+        record = json.loads(line, object_pairs_hook=_once)
+    except _Wrong as wrong:
+        what, remedy = wrong.args
+        raise InputError(where=where, what=what, remedy=remedy) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            where=where,
+            what=f"is no JSON ({str(error)[:SHOWN_LENGTH_MAX]})",
+            remedy="write one JSON object per line",
+        ) from None
+    if not isinstance(record, dict):
+        raise InputError(
+            where=where, what=f"is {shown(record)}", remedy="write one JSON object per line"
+        )
+    return Fields(where, number, record)
+
+
+def _text_name(item: Any) -> str:
+    """A name of a channel, an operation, or a digest."""
+    if not isinstance(item, str) or not item.isprintable() or len(item) > NAME_LENGTH_MAX:
+        raise _Wrong(
+            f"is {shown(item)}", f"give printable text of at most {NAME_LENGTH_MAX} characters"
+        )
+    return item
+
+
+def names(item: Any) -> tuple[str, ...]:
+    """A list of names, none twice."""
+    if not isinstance(item, list) or not item:
+        raise _Wrong(f"is {shown(item)}", "give a list of names")
+    found = tuple(_text_name(part) for part in item)
+    if len(set(found)) < len(found):
+        raise _Wrong("has a name twice", "leave one of them out")
+    return found
+
+
+def time(item: Any) -> float:
+    """Logical time: any finite number."""
+    number = isinstance(item, int | float) and not isinstance(item, bool)
+    if not number or not abs(item) <= INTEGER_MAX:  # also not a number
+        raise _Wrong(f"is {shown(item)}", "give a number")
+    return item  # type: ignore[no-any-return]  # whole times stay whole, for people
+
+
+def flag(item: Any) -> bool:
+    """true or false."""
+    if not isinstance(item, bool):
+        raise _Wrong(f"is {shown(item)}", "give true or false")
+    return item
+
+
+def integer(lowest: int) -> Callable[[Any], int]:
+    """A reader of whole numbers from `lowest`."""
+
+    def read(item: Any) -> int:
+        if not whole(item) or not lowest <= item <= INTEGER_MAX:
+            raise _Wrong(f"is {shown(item)}", f"give a whole number from {lowest}")
+        found: int = item
+        return found
+
+    return read
+
+
+def whole(item: Any) -> bool:
+    """Whether it is a whole number; true and false are none."""
+    return isinstance(item, int) and not isinstance(item, bool)
+
+
+def value(item: Any, depth: int = 0) -> Value:
+    """An element or a state; lists become tuples."""
+    if isinstance(item, list) and len(item) <= VALUE_LENGTH_MAX and depth < VALUE_DEPTH_MAX:
+        return tuple(value(part, depth + 1) for part in item)
+    if item is None or (isinstance(item, str) and _is_text(item)):
+        return item
+    if whole(item) and abs(item) <= INTEGER_MAX:
+        found: int = item
+        return found
+    raise _Wrong(
+        f"is {shown(item)}",
+        "give a string, a whole number, null, or a list of them (floats and true would not be "
+        "equal to themselves in every order of a sum; write them as strings)",
+    )
+
+
+def _is_text(item: str) -> bool:
+    """Whether it is short enough and can be printed: JSON knows halves of characters."""
+    return len(item) <= VALUE_LENGTH_MAX and not any("\ud800" <= sign <= "\udfff" for sign in item)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(key for key in names if names.count(key) > 1)
+        raise _Wrong(f"has the field {shown(twice)} twice", "leave one of them out")
+    return record
+
+
+def shown(item: Any) -> str:
+    """JSON, short enough for a message."""
+    try:
+        text = json.dumps(item)
+    except (ValueError, RecursionError):
+        return "a value beyond all limits"
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}…"
+
+
+# Reads the graph line of a history: channels, operations with their parameters, outputs.
+#
+# Refuses names that lead nowhere, cycles, and recorded operations beside modelled ones.
+
+OPERATIONS_MAX = 100_000
+
+
+def graph_from(line: Fields) -> Graph:
+    """The graph; InputError names the field that cannot be."""
+    line.choose("kind", ("graph",))
+    line.only("kind", "inputs", "operations", "outputs")
+    described = line.inner("operations")
+    if not 0 < len(described.record) <= OPERATIONS_MAX:
+        remedy = f"describe from 1 to {OPERATIONS_MAX:,}"
+        line.refuse("operations", f"describes {len(described.record)} operations", remedy)
+    found = {name: _operation(name, described) for name in described.record}
+    recorded = {operation.kind == RECORDED for operation in found.values()}
+    if len(recorded) > 1:
+        line.refuse("operations", "has recorded ones beside others", "use one form for all")
+    inputs = () if recorded == {True} else line.take("inputs", names)
+    if recorded == {True} and "inputs" in line.record:
+        line.refuse("inputs", "names channels", "remove it: recorded operations have epochs")
+    for name in inputs:
+        if name in found:
+            line.refuse("inputs", f"names {name}, an operation", "give the channel another name")
+    _check_sources(described, found, inputs)
+    return Graph(inputs, _in_order(line, found), _outputs(line.inner("outputs"), found))
+
+
+def _operation(name: str, described: Fields) -> Operation:
+    place = described.inner(name)
+    described.take(name, lambda _: _text_name(name))
+    kind = place.choose("kind", (*KINDS, RECORDED))
+    if kind == RECORDED:
+        place.only("kind", "from")
+        return Operation(name, kind, place.take("from", names, ()))
+    own = {"concatenate": ("window",), "filter": ("keep",)}.get(kind, ())
+    place.only("kind", "from", "order", "keyed", *own)
+    sources = place.take("from", names)
+    if kind == "join" and len(sources) != 2:
+        place.refuse("from", f"names {len(sources)} sources", "name the two that are joined")
+    return Operation(
+        name=name,
+        kind=kind,
+        sources=sources,
+        order=place.choose("order", ORDERS, FIXED),
+        keyed=place.take("keyed", flag, False),
+        window=place.take("window", integer(1), None),
+        keep=_kept(place) if kind == "filter" else (),
+    )
+
+
+def _kept(place: Fields) -> tuple[Value, ...]:
+    kept = place.take("keep", value)
+    if not isinstance(kept, tuple):
+        place.refuse("keep", f"is {shown(kept)}", "give the list of values that pass")
+    return kept
+
+
+def _check_sources(
+    described: Fields, found: Mapping[str, Operation], inputs: tuple[str, ...]
+) -> None:
+    read = {source for operation in found.values() for source in operation.sources}
+    for name, operation in found.items():
+        for source in operation.sources:
+            if source not in found and source not in inputs:
+                remedy = "name an operation or one of the inputs"
+                described.refuse(f"{name}.from", f"names {source}, which is not there", remedy)
+    for channel in inputs:
+        if channel not in read:
+            described.refuse(
+                "from", f"no operation reads the input {channel}", "remove it from inputs"
+            )
+
+
+def _in_order(line: Fields, found: Mapping[str, Operation]) -> tuple[Operation, ...]:
+    """Producers before consumers, otherwise as they stand in the file."""
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_nodes_from(found)
+    for name, operation in found.items():
+        graph.add_edges_from((source, name) for source in operation.sources if source in found)
+    places = {name: place for place, name in enumerate(found)}
+    try:
+        order = list(nx.lexicographical_topological_sort(graph, key=places.__getitem__))
+    except nx.NetworkXUnfeasible:
+        cycle = " -> ".join(producer for producer, _ in nx.find_cycle(graph))
+        line.refuse("operations", f"have the cycle {cycle}", "cut it at one of its arrows")
+    return tuple(found[name] for name in order)
+
+
+def _outputs(place: Fields, found: Mapping[str, Operation]) -> dict[str, str]:
+    outputs = {}
+    for channel in place.record:
+        source = place.take(channel, _text_name)
+        if source not in found:
+            place.refuse(channel, f"is {shown(source)}", "name the operation that feeds it")
+        outputs[channel] = source
+    if not outputs:
+        place.refuse("*", "no channel is named", "name at least one, with its operation")
+    return outputs
+
 
 VERSION = 1
 LINES_MAX = 2_000_000
@@ -55,7 +336,7 @@ def _lines(text: str, where: str) -> Iterator[Fields]:
         )
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield line_schema.fields_of(line, f"{where}: line {number}", number)
+            yield fields_of(line, f"{where}: line {number}", number)
 
 
 def _next(lines: Iterator[Fields], where: str, wanted: str) -> Fields:
@@ -67,7 +348,7 @@ def _next(lines: Iterator[Fields], where: str, wanted: str) -> Fields:
 
 def _check_version(line: Fields) -> None:
     line.choose("kind", ("history",))
-    version = line.take("version", line_schema.integer(1))
+    version = line.take("version", integer(1))
     if version != VERSION:
         line.refuse("version", f"is {version}, known is {VERSION}", "use the release that wrote it")
     line.only("version", "kind")
@@ -105,15 +386,13 @@ class _Entry:
     def input(self, line: Fields) -> Step:
         line.only("kind", "t", "channel", "value")
         channel = line.choose("channel", self.graph.inputs)
-        return Input(_t(line), channel, line.take("value", line_schema.value), line.number)
+        return Input(_t(line), channel, line.take("value", value), line.number)
 
     def output(self, line: Fields) -> Step:
         line.only("kind", "t", "channel", "value", "unseen_before")
-        unseen = line.take("unseen_before", line_schema.flag, False)
+        unseen = line.take("unseen_before", flag, False)
         channel = line.choose("channel", self.graph.outputs)
-        return HistoryOutput(
-            _t(line), channel, line.take("value", line_schema.value), unseen, line.number
-        )
+        return HistoryOutput(_t(line), channel, line.take("value", value), unseen, line.number)
 
     def snapshot(self, line: Fields) -> Step:
         line.only("kind", "t", "operation", "state")
@@ -124,7 +403,7 @@ class _Entry:
         if "state" not in line.record:
             return Snapshot(_t(line), name, (), line.number)
         try:
-            state = operations.state_from(self.named[name], line.take("state", line_schema.value))
+            state = operations.state_from(self.named[name], line.take("state", value))
         except InputError as error:
             line.refuse("state", f"{error.where} {error.what}", error.remedy)
         return Snapshot(_t(line), name, (state,), line.number)
@@ -144,7 +423,7 @@ class _Entry:
     def end(self, line: Fields) -> Step:
         line.only("kind", "t", "unseen_before")
         self.ended = True
-        return End(_t(line), line.take("unseen_before", line_schema.flag, False), line.number)
+        return End(_t(line), line.take("unseen_before", flag, False), line.number)
 
     def epoch_input(self, line: Fields) -> Step:
         line.only("kind", "t", "epoch")
@@ -157,7 +436,7 @@ class _Entry:
 
     def computed(self, line: Fields) -> Step:
         line.only("kind", "t", "operation", "epoch", "digest")
-        digest = line.take("digest", line_schema.name)
+        digest = line.take("digest", _text_name)
         return Computed(_t(line), self._operation(line), _epoch(line), digest, line.number)
 
     def epoch_output(self, line: Fields) -> Step:
@@ -181,8 +460,8 @@ class _Entry:
         return (
             line.choose("channel", self.graph.outputs),
             _epoch(line),
-            line.take("digest", line_schema.name),
-            line.take("rows", line_schema.integer(0)),
+            line.take("digest", _text_name),
+            line.take("rows", integer(0)),
         )
 
     def _operation(self, line: Fields) -> str:
@@ -190,11 +469,11 @@ class _Entry:
 
 
 def _t(line: Fields) -> float:
-    return line.take("t", line_schema.time)
+    return line.take("t", time)
 
 
 def _epoch(line: Fields) -> int:
-    return line.take("epoch", line_schema.integer(0))
+    return line.take("epoch", integer(0))
 
 
 _Reader = Callable[[_Entry, Fields], Step]

@@ -7,7 +7,7 @@ that nothing can race with are made at once (`settle`); the others are `moves`, 
 output asks for them. Both lose nothing: what waits stays, and what comes later does not undo a
 choice.
 
-Chooses nothing; `execution_search` and `determinism_check` do.
+Chooses nothing; `execution_search` and `history_check` do.
 """
 
 from bisect import bisect_right

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rekindle.planning.greedy_selection import SMALLEST_COST, Growth, grown
+from rekindle.planning.local_search import SMALLEST_COST, Growth, grown
 from rekindle.planning.problem_arrays import (
     ROUNDING_CPU_PERCENT,
     FloatArray,

@@ -2,19 +2,59 @@
 
 The solvers see the nodes as one capacity. Here a choice is packed; what does not fit is repaired
 by giving up the least dense queries, and what room remains goes to queries that still place. Called
-by `solver`, and by `capacity_search` for what of a choice does not pack; `packing` and `placement`
-know how to place.
+by `solver`; `placement` knows how to place.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rekindle.model.plan_problem import Answer, Problem
-from rekindle.planning.lost_queries import LostQueries
-from rekindle.planning.packing import Packing
-from rekindle.planning.placement import SEARCH_STEPS_MAX, Placement, place, spread
+from rekindle.model.plan_problem import NO_CAPACITY, UNPLACEABLE, Answer, Problem
+from rekindle.planning.placement import SEARCH_STEPS_MAX, Packing, Placement, place, spread
 from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT, SolverBudget
+
+# Sorts a problem's queries by their losses, before any choosing.
+
+
+@dataclass(frozen=True, slots=True)
+class LostQueries:
+    """Queries that lost something, with the failed partitions that each needs (`missing`, ascending
+    by id): `free` ones cost nothing to bring back, `candidates` can be chosen, `hopeless` ones
+    (query -> reason) cannot. Queries that run are in none of them. `capacity_cpu_percent` is that
+    of all nodes together.
+    """
+
+    capacity_cpu_percent: float
+    missing: Mapping[str, tuple[str, ...]]
+    free: frozenset[str]
+    candidates: frozenset[str]
+    hopeless: Mapping[str, str]
+
+
+def sort_queries(problem: Problem) -> LostQueries:
+    capacity, largest_node = problem.capacity_cpu_percent, math.inf
+    if problem.nodes is not None:
+        capacity = math.fsum(problem.nodes.values())
+        largest_node = max(problem.nodes.values(), default=-math.inf)
+    assert capacity is not None, "a problem has a capacity or nodes"
+    missing, free, candidates, hopeless = {}, set(), set(), {}
+    for query, demand in problem.queries.items():
+        lost = tuple(sorted(problem.failed.intersection(demand.partitions)))
+        if not lost:
+            continue
+        missing[query] = lost
+        costs = [problem.partitions[partition].cpu_percent for partition in lost]
+        if max(costs) > largest_node + ROUNDING_CPU_PERCENT:
+            hopeless[query] = UNPLACEABLE
+        elif sum(costs) > capacity + ROUNDING_CPU_PERCENT:
+            hopeless[query] = NO_CAPACITY
+        elif max(costs) == 0:
+            free.add(query)
+        else:
+            candidates.add(query)
+    return LostQueries(capacity, missing, frozenset(free), frozenset(candidates), hopeless)
+
 
 ANEW_PARTITIONS_MAX = 500  # beyond, placing all of them anew takes long and gains little
 EVENED_LATE_MAX = 10_000  # partitions that are placed in 50 ms

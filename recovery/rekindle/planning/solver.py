@@ -18,24 +18,35 @@ Partitions that complete no query take capacity here and are left out of the pla
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from rekindle.model.errors import InputError
-from rekindle.model.plan_problem import WHOLE_NUMBER_MAX, Answer, Problem
+from rekindle.model.plan_problem import (
+    DOES_NOT_FIT_A_NODE,
+    NO_CAPACITY,
+    RUNNING,
+    UNPLACEABLE,
+    WHOLE_NUMBER_MAX,
+    Answer,
+    Problem,
+)
 from rekindle.planning import density_search, local_search
-from rekindle.planning.answer_builder import Optimum, answer
-from rekindle.planning.capacity_search import Solver, chosen_for_nodes
 from rekindle.planning.density_search import best_density, continued
-from rekindle.planning.dynamic_programming import dynamic_programming
-from rekindle.planning.greedy_selection import Growth, grown
-from rekindle.planning.lost_queries import LostQueries, sort_queries
-from rekindle.planning.mixed_integer import exact, program
+from rekindle.planning.exact_search import dynamic_programming, exact, program
+from rekindle.planning.local_search import Growth, grown
 from rekindle.planning.placement import Placement
-from rekindle.planning.placement_repair import LostDemand, RepairedPlacement, place_only, settle
+from rekindle.planning.placement_repair import (
+    LostDemand,
+    LostQueries,
+    RepairedPlacement,
+    place_only,
+    settle,
+    sort_queries,
+)
 from rekindle.planning.problem_arrays import (
     ROUNDING_CPU_PERCENT,
     Instance,
@@ -46,6 +57,168 @@ from rekindle.planning.problem_arrays import (
 from rekindle.planning.upper_bound import Relaxation, relax, sufficient
 
 __all__ = ["AUTO", "SOLVERS", "Solver", "combined", "operator_centric", "refined", "solve"]
+
+# Builds the answer: the chosen queries, a certificate, and a reason for each query left out.
+
+PROVED = 1e-9  # relative gap that counts as none
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """Who chose, and the sum of priorities that no choice exceeds. A `wasteful` solver spends
+    capacity on what completes no query, so what is left says nothing about who would have fit.
+    """
+
+    solver: str
+    seed: int
+    upper_bound: float
+    wasteful: bool = False
+
+
+def answer(
+    problem: Problem, loss: LostQueries, settled: RepairedPlacement, certificate: Optimum
+) -> Answer:
+    """The answer, without its `seconds`."""
+    partitions = _missing(loss, settled.queries)
+    used = _cost(problem, partitions)
+    left = max(0.0, loss.capacity_cpu_percent - used)
+    skipped = {
+        query: _reason(problem, loss, query, partitions, left, certificate.wasteful)
+        for query in sorted(problem.queries)
+        if query not in settled.queries
+    }
+    fragmented = problem.nodes is not None and any(
+        _cost(problem, _missing(loss, [query]) - partitions) <= left + ROUNDING_CPU_PERCENT
+        for query, reason in skipped.items()
+        if reason in (DOES_NOT_FIT_A_NODE, UNPLACEABLE)
+    )
+    bound = max(certificate.upper_bound, settled.priority_sum)
+    if bound - settled.priority_sum <= PROVED * bound:
+        bound = settled.priority_sum
+    return Answer(
+        status="optimal" if bound == settled.priority_sum else "feasible",
+        solver=certificate.solver,
+        seed=certificate.seed,
+        queries=tuple(sorted(settled.queries)),
+        skipped=skipped,
+        partitions=tuple(sorted(partitions)),
+        placement=_by_node(settled.placement),
+        priority_sum=settled.priority_sum,
+        used_cpu_percent=used,
+        fragmentation_cpu_percent=left if fragmented else 0.0,
+        upper_bound=bound,
+        gap=(bound - settled.priority_sum) / bound if bound else 0.0,
+        seconds=0.0,
+    )
+
+
+def _reason(
+    problem: Problem,
+    loss: LostQueries,
+    query: str,
+    there: frozenset[str],
+    left_cpu_percent: float,
+    wasteful: bool,
+) -> str:
+    missing = _missing(loss, [query])
+    if not missing:
+        return RUNNING
+    if query in loss.hopeless:
+        return loss.hopeless[query]
+    dear = _cost(problem, missing - there) > left_cpu_percent + ROUNDING_CPU_PERCENT
+    return NO_CAPACITY if dear or wasteful or problem.nodes is None else DOES_NOT_FIT_A_NODE
+
+
+def _missing(loss: LostQueries, queries: Iterable[str]) -> frozenset[str]:
+    return frozenset(p for query in queries for p in loss.missing.get(query, ()))
+
+
+def _cost(problem: Problem, partitions: Iterable[str]) -> float:
+    return math.fsum(problem.partitions[partition].cpu_percent for partition in partitions)
+
+
+def _by_node(placement: Placement) -> Mapping[str, tuple[str, ...]]:
+    held: dict[str, list[str]] = {}
+    for partition, node in sorted(placement.node_of.items()):
+        held.setdefault(node, []).append(partition)
+    return {node: tuple(held[node]) for node in sorted(held)}
+
+
+# Chooses for the total free CPU of the nodes, and for less where that does not pack.
+#
+# What is left over on nodes is lost, and by how much depends on sizes that the solvers do not
+# see: of 500 nodes with 68.4 percent free each, costs in whole percents leave at least 200
+# percent unused. A choice for the sum then has to be repaired, which costs far more than choosing
+# for what can be used. So a first choice is packed, and what stays over says by how much the next
+# is made smaller. `placement_repair` packs and repairs.
+
+Solver = Callable[[Instance, Relaxation, SolverBudget], QuerySelection]
+
+CHOICES_MAX = 6
+FIRST_SHARE = 0.4  # of the budget, for the first choice
+NEXT_SHARE = 0.5  # of what is left then, for each other
+BOUND_SHARE = 0.25  # of that, unless the bound is found sooner
+NEAR = 0.002  # of all capacity: what packs and what does not are not told apart any closer
+
+
+def chosen_for_nodes(
+    instance: Instance,
+    relaxation: Relaxation,
+    solvers: tuple[Solver, Solver],
+    over: Callable[[QuerySelection], float],
+    budget: SolverBudget,
+) -> list[QuerySelection]:
+    """Choices for the sum of the nodes and for less, the first for the sum.
+
+    The first of `solvers` begins, the second goes on from what was found (`Instance.start`).
+    `over` says how many percent of CPU of a choice do not go onto the nodes.
+    """
+    solve, refine = solvers
+    share = budget.part(FIRST_SHARE)
+    selections = [solve(instance, relaxation, share)]
+    capacities = _Capacities(instance.capacity)
+    dearest = float(instance.bundles_of.sums(instance.costs).max(initial=0.0))
+    while len(selections) < CHOICES_MAX and not budget.spent():
+        last, unfinished = selections[-1], share.spent()
+        capacities.learn(instance.cost(last.chosen), over(last))
+        capacity = capacities.next(unfinished=unfinished)
+        late_seconds = -share.left_seconds()
+        if capacity is None or capacity < dearest or budget.left_seconds() <= late_seconds:
+            break
+        share = budget.part(NEXT_SHARE)
+        smaller = replace(instance, capacity=capacity, start=last.chosen)
+        selections.append(refine(smaller, relax(smaller, share.part(BOUND_SHARE)), share))
+    return selections
+
+
+@dataclass(slots=True)
+class _Capacities:
+    """What is known of how much packs: choices that cost `packed` did, such that cost `overfull`
+    did not, and of these at most `usable` found its place."""
+
+    whole: float
+    packed: float = 0.0
+    usable: float = 0.0
+    overfull: float = math.inf
+
+    def learn(self, cost: float, over: float) -> None:
+        """Of a choice of this cost, so much did not go onto the nodes."""
+        if over > ROUNDING_CPU_PERCENT:
+            self.overfull = min(self.overfull, cost)
+        else:
+            self.packed = max(self.packed, cost)
+        self.usable = max(self.usable, cost - over)
+
+    def next(self, *, unfinished: bool) -> float | None:
+        """For how much to choose next; None where another choice would hardly be better."""
+        if math.isinf(self.overfull):
+            return self.whole if unfinished else None
+        target = self.usable
+        if target >= self.overfull - ROUNDING_CPU_PERCENT:  # tried, and did not pack
+            target = (self.packed + self.overfull) / 2
+        if target - self.packed > NEAR * self.whole or unfinished:
+            return target
+        return None
 
 
 def operator_centric(
@@ -150,7 +323,6 @@ _REFINING: Mapping[str, Solver] = {
 
 EXACT_QUERIES_MAX = 60  # with at most
 EXACT_BUNDLES_MAX = 200  # "auto" takes the exact solver
-BOUND_SHARE = 0.25  # of the budget, unless it is done sooner
 CHOICE_SHARE = 0.9  # of what is left then: the answer is written with the rest, or,
 SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards; unless
 # either takes longer. Making arrays of the problem is measured on the way, and nothing else that

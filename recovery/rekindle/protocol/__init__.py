@@ -1,17 +1,17 @@
 """The protocol of driver, sidecar and coordinator: messages, versions, places in the store.
 
     messages           reports, directives, acknowledgements, and the records of the coordinator
-    codec              bytes from outside into messages, or an error that names field and remedy
     msgspec_warmup     msgspec's inspection of types, done before there are threads
-    protocol_versions  which version of the protocol two sides speak
     store_paths        where each record lies in the coordination store, and how large ones are
                        split
 
 Pure; docs/protocol.md is this package in prose. Sidecar, runtime and coordinator import it.
 """
 
-from rekindle.protocol.codec import MESSAGE_BYTES_MAX, decode, encode, schema
 from rekindle.protocol.messages import (
+    MESSAGE_BYTES_MAX,
+    VERSION,
+    VERSION_OLDEST,
     Acknowledgement,
     BufferingOrder,
     CheckpointReport,
@@ -33,8 +33,11 @@ from rekindle.protocol.messages import (
     SourceSeen,
     StatisticsReport,
     TopologyReport,
+    agree,
+    decode,
+    encode,
+    schema,
 )
-from rekindle.protocol.protocol_versions import VERSION, VERSION_OLDEST, agree
 
 __all__ = [
     "MESSAGE_BYTES_MAX",

@@ -6,12 +6,34 @@ generation of a driver, numbered in its application. Fields are added, never ren
 ignore those that they do not know. Times in seconds since 1970, CPU in percent of one core.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 
+from rekindle.model.errors import InputError
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Topology
+
+# Which version of the protocol two sides speak: the newest that both know.
+#
+# A version is given up only after a release in which its successor was known, so a side that is
+# one release older or newer is understood.
+
+VERSION, VERSION_OLDEST = 1, 1
+
+
+def agree(oldest: int, newest: int, *, own: tuple[int, int] = (VERSION_OLDEST, VERSION)) -> int:
+    """The version to speak with a side that knows `oldest` to `newest`; InputError when none."""
+    version = min(newest, own[1])
+    if version < max(oldest, own[0]) or oldest > newest:
+        raise InputError(
+            where="handshake",
+            what=f"the other side speaks versions {oldest} to {newest} of the protocol, "
+            f"this one {own[0]} to {own[1]}",
+            remedy="bring the older side to a release that is at most one behind",
+        )
+    return version
+
 
 ITEMS_MAX = 100_000
 TEXT_MAX = 20_000
@@ -274,3 +296,55 @@ class Orders(Message, frozen=True):
 
     priorities: dict[Name, PriorityOverride] = {}
     paused: bool = False
+
+
+# Bytes from outside into messages, and messages into bytes.
+#
+# Whatever comes is checked against the message's type before anything looks at it: size, nesting,
+# kinds, limits. InputError names the field. `schema` publishes the same rules as JSON Schema.
+
+MESSAGE_BYTES_MAX = 16 << 20
+
+PUBLISHED: tuple[Any, ...] = (
+    Handshake,
+    HandshakeAnswer,
+    TopologyReport,
+    ProgressReport,
+    StatisticsReport,
+    CheckpointReport,
+    Directive,
+    Acknowledgement,
+    Heartbeat,
+    Orders,
+)
+Kind = TypeVar("Kind")
+
+
+def encode(message: Any) -> bytes:
+    """JSON, fields in the order of the type."""
+    return msgspec.json.encode(message)
+
+
+def decode(data: bytes, kind: type[Kind], where: str) -> Kind:
+    """The message in `data`; InputError names the place `where`, the field and what is wrong."""
+    if len(data) > MESSAGE_BYTES_MAX:
+        _refuse(where, f"has {len(data)} bytes, {MESSAGE_BYTES_MAX} are the limit")
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        what = str(error) or type(error).__name__
+        _refuse(where, what[:1].lower() + what[1:200])
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of all messages, by name under `$defs`."""
+    _, definitions = msgspec.json.schema_components(PUBLISHED, ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Rekindle's protocol",
+        "$defs": definitions,
+    }
+
+
+def _refuse(where: str, what: str) -> NoReturn:
+    raise InputError(where=where, what=what, remedy="send it as docs/protocol.md says")

@@ -1,11 +1,8 @@
 """The report of a run: every figure of `report.json`, computed from the run's own records.
 
-    run_facts           facts that no record contains: machine, seed, strategy, cluster
     input_record        `input.json` as values: files, offsets, closures, priorities
     availability        per query: lag, unavailable intervals, lost, back, epochs late
-    availability_bound  the result of exact plans at every return, with no restore time
     report_plans        the plans of the run, and the exact plan for the bound
-    skipped_queries     the queries that each plan left waiting, and why
     machine_limits      when the machine could not give the CPU that was wanted
     report_figures      all of it together, `compute`
 
@@ -15,8 +12,7 @@ again on the other files and compares. The formats are in docs/report.md.
     lag                 the lag of a query over time, and when it is unavailable
 """
 
-from rekindle.report.input_record import InputFile, Inputs
+from rekindle.report.input_record import THETA, InputFile, Inputs, RunFacts
 from rekindle.report.report_figures import VERSION, compute, weighted
-from rekindle.report.run_facts import THETA, RunFacts
 
 __all__ = ["THETA", "VERSION", "InputFile", "Inputs", "RunFacts", "compute", "weighted"]

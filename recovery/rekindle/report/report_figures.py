@@ -12,10 +12,9 @@ from rekindle.coordination import node_load
 from rekindle.model import run_events
 from rekindle.model.errors import InputError
 from rekindle.model.run_events import Event
-from rekindle.report import availability, availability_bound, machine_limits, report_plans
+from rekindle.report import availability, machine_limits, report_plans
 from rekindle.report.availability import Availability
-from rekindle.report.input_record import Inputs
-from rekindle.report.run_facts import RunFacts
+from rekindle.report.input_record import Inputs, RunFacts
 
 VERSION = 1
 
@@ -132,10 +131,10 @@ def _bound(
     kills = run_events.of_kind(events, "kill")
     # Nodes that are lost later are reckoned as if what ran there went on: a bound all the same.
     killed = frozenset(str(event.node) for event in kills if event.t <= 0)
-    back = availability_bound.back_times(
+    back = availability.back_times(
         inputs,
         costs,
-        availability_bound.running_partitions(inputs, statistics.extra["placement"], killed),
+        availability.running_partitions(inputs, statistics.extra["placement"], killed),
         _capacity_steps(
             events,
             facts.nodes,
@@ -144,9 +143,7 @@ def _bound(
         report_plans.exact_choice(facts.seed, clock),
     )
     onsets = {name: query.onset for name, query in measured.items()}
-    return availability_bound.weighted_seconds(
-        inputs, back, onsets, availability.end_of_run(events)
-    )
+    return availability.weighted_seconds(inputs, back, onsets, availability.end_of_run(events))
 
 
 def _capacity_steps(

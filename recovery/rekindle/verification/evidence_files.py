@@ -1,7 +1,6 @@
 """Reads the files beside a report into values; names missing, ill-formed and foreign files.
 
-Computes nothing. `report_check` calls it; `batch_check` and `commit_check` read output files
-themselves.
+Computes nothing. `report_check` calls it; it and `batch_check` read output files themselves.
 """
 
 from collections.abc import Mapping

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from rekindle.coordination import CoordinationState, domain_placement, rebalancing
 from rekindle.coordination.application_status import named
-from rekindle.forecast import domain_forecasts, node_arrivals
-from rekindle.forecast.domain_forecasts import DomainForecast
+from rekindle.forecast import failure_simulation, outage_forecasts
 from rekindle.forecast.failure_simulation import Model
+from rekindle.forecast.outage_forecasts import DomainForecast
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle_cli import cli_options, state_loader
 from rekindle_cli.coordination_access import CaFile, SecretFile
@@ -57,7 +57,7 @@ def forecast(
 
     Example: rekindle forecast default/flights --zookeeper 127.0.0.1:2181
     """
-    coming = node_arrivals.parse(arrive, "--arrive")
+    coming = failure_simulation.parse(arrive, "--arrive")
     if placement is not None:
         cli_options.check_choice("--placement", placement, (EVEN, DOMAINS))
     before = state_loader.load(what, zookeeper, secret_file, ca_file)
@@ -67,7 +67,7 @@ def forecast(
     model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
     seeds = range(1, rehearsals + 1)
     found = [
-        domain_forecasts.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)
+        outage_forecasts.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)
         for state in states
     ]
     if as_json:

@@ -260,7 +260,7 @@ def _run_on_cluster(
     own = store_files.folder(given.store) or Path()
     loaded = checking.load(given.store, wanted)
     # Only now, for these start threads, and with threads a process cannot fork.
-    from rekindle_cli import run_display, run_view
+    from rekindle_cli import run_view
     from rekindle_spark.driver import driver_main
     from rekindle_spark.executor import stack_sampler
 
@@ -280,9 +280,9 @@ def _run_on_cluster(
     with ExitStack() as stack:
         if sys.stdout.isatty():
             log = Path(f"{loaded.path.stem}-driver.log")
-            stack.enter_context(run_display.log_apart(log))
+            stack.enter_context(run_view.log_apart(log))
             view.say(f"what Spark prints is in {log}")
-        stack.enter_context(run_display.shown(events, view))
+        stack.enter_context(run_view.shown(events, view))
         driver_main.run(
             loaded.pipeline, wanted, place, started=partial(_take_interrupts, given.store, view)
         )
@@ -290,11 +290,11 @@ def _run_on_cluster(
 
 
 def _take_interrupts(store: str, view: "RunDisplay") -> None:
-    from rekindle_cli import run_display
+    from rekindle_cli import run_view
     from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
     from rekindle_store import store_files
 
-    run_display.interrupts_end_in_order(
+    run_view.interrupts_end_in_order(
         lambda: store_files.at(store).put({SAVEPOINT_REQUEST: b""}), view
     )
 

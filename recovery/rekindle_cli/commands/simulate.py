@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rekindle.coordination import CoordinationState
-from rekindle.forecast import failure_models, node_arrivals
+from rekindle.forecast import failure_simulation, outage_forecasts
 from rekindle.forecast.failure_simulation import Model
-from rekindle.forecast.outage_statistics import Interval, Outages
-from rekindle.forecast.outage_statistics import simulate as rehearsed
+from rekindle.forecast.outage_forecasts import Interval, Outages
+from rekindle.forecast.outage_forecasts import simulate as rehearsed
 from rekindle_cli import cli_options, state_loader, svg_files
 from rekindle_cli.coordination_access import CaFile, SecretFile
 from rekindle_cli.report_html import charts
@@ -70,9 +70,9 @@ def simulate(
         svg_files.check(picture)
     wanted = cli_options.choices("--strategies", strategies, cli_options.STRATEGIES)
     numbers = cli_options.seeds(seeds, SEEDS_MAX)
-    coming = node_arrivals.parse(arrive, "--arrive")
+    coming = failure_simulation.parse(arrive, "--arrive")
     state = state_loader.load(what, zookeeper, secret_file, ca_file)
-    failure = failure_models.parse(fail, state, "--fail")
+    failure = outage_forecasts.parse(fail, state, "--fail")
     model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
     found = rehearsed(
         state,

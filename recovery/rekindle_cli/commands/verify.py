@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from rekindle import verification
 from rekindle.model.errors import RunError
-from rekindle.verification import figure_differences
+from rekindle.verification import report_check
 
 
 def verify(
@@ -32,7 +32,7 @@ def verify(
         raise RunError(
             where=str(directory),
             what=f"the report does not hold, differences: {len(found)}",
-            remedy=f"run the demo again and compare:\n\n{figure_differences.table(found)}",
+            remedy=f"run the demo again and compare:\n\n{report_check.table(found)}",
         )
     typer.echo(f"{directory}: every figure of the report holds, and every output row is right")
 

@@ -18,7 +18,7 @@ from rekindle_cli.coordination_access import CaFile, Hosts, SecretFile
 from rekindle_coordinator import coordinator_health, health_server, json_lines
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
-from rekindle_local.local_provider import LocalProvider
+from rekindle_local.local_provisioning import LocalProvider
 
 # With a console beside it, who decides gets the interpreter back sooner than after Python's 5 ms.
 SWITCH_SECONDS = 0.000_5

@@ -30,7 +30,7 @@ from operator_process import OperatorProcess, WebhookProcess
 
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_operator.cluster.pods import GATE
-from rekindle_operator.webhook import certificate_issuer, certificate_rotation
+from rekindle_operator.webhook import certificate_rotation
 from rekindle_operator.webhook.certificate_store import SECRET
 from testbed.control_plane import ControlPlane
 from testbed.simulated_kubelets import SimulatedKubelets
@@ -164,7 +164,7 @@ def test_the_webhook_uses_each_right_that_it_is_given_and_misses_none(
     webhook = WebhookProcess(tmp_path, "webhook-a", *options)
     core: Any = client.CoreV1Api(cluster)
     remove_certificate(core)
-    issued = certificate_issuer.issue(("rekindle-webhook",), datetime.now(UTC))
+    issued = certificate_rotation.issue(("rekindle-webhook",), datetime.now(UTC))
     kept = certificate_rotation.StoredCertificates(current=issued)
     core.create_namespaced_secret(
         NAMESPACE, certificate_rotation.to_secret(kept, SECRET, NAMESPACE, None)

@@ -14,11 +14,10 @@ from prometheus_client import CollectorRegistry
 from rekindle_local import process_sets
 from rekindle_operator.api import recovery_policy
 from rekindle_operator.api.recovery_class import StoreSpec
-from rekindle_operator.webhook import certificate_issuer, certificate_store, webhook_configuration
+from rekindle_operator.webhook import certificate_rotation, certificate_store, webhook_configuration
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL
-from rekindle_operator.webhook.injector import Informed
-from rekindle_operator.webhook.policy_view import Defaults, PolicyView, gathered
+from rekindle_operator.webhook.injector import Defaults, Informed, PolicyView, gathered
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 from rekindle_testing.operator_builders import make_class
 
@@ -82,7 +81,7 @@ class Webhook:
 
 def issued(*hosts: str) -> Issued:
     """A certificate that is valid now."""
-    return certificate_issuer.issue(hosts or (HOST,), datetime.now(UTC))
+    return certificate_rotation.issue(hosts or (HOST,), datetime.now(UTC))
 
 
 @contextmanager

@@ -21,13 +21,13 @@ from injection_webhook import (
 from kubernetes import client
 
 from rekindle_local import process_sets
-from rekindle_operator.webhook import certificate_issuer, certificate_store, webhook_configuration
+from rekindle_operator.webhook import certificate_rotation, certificate_store, webhook_configuration
 from rekindle_operator.webhook.certificate_rotation import Issued
 from rekindle_operator.webhook.certificate_store import CertificateStore
 from testbed.control_plane import ControlPlane
 
 # Certificates that are due for renewal as soon as they are made, and end within the test.
-LIFE = certificate_issuer.BACKDATED + timedelta(seconds=10)
+LIFE = certificate_rotation.BACKDATED + timedelta(seconds=10)
 SETTLE_SECONDS = 2.0
 PROMOTED = 4
 # So long the API server goes on asking after the first certificate has ended.
@@ -35,7 +35,7 @@ AFTERWARDS = timedelta(seconds=2)
 
 
 def issue(hosts: Collection[str], now: datetime) -> Issued:
-    return certificate_issuer.issue(hosts, now, LIFE)
+    return certificate_rotation.issue(hosts, now, LIFE)
 
 
 def keeper(api_client: client.ApiClient, namespace: str, **more: Any) -> CertificateStore:
@@ -101,7 +101,7 @@ def test_every_pod_is_injected_while_certificates_are_renewed(
         done = [*acting.tend(datetime.now(UTC))]
         assert done == ["issue", "trust"]
         await_injection(api_client, restricted)
-        over = datetime.now(UTC) + (LIFE - certificate_issuer.BACKDATED) + AFTERWARDS
+        over = datetime.now(UTC) + (LIFE - certificate_rotation.BACKDATED) + AFTERWARDS
 
         with Making(control_plane, restricted) as making:
 

@@ -25,13 +25,13 @@ from kubernetes import client
 
 from rekindle.protocol.store_paths import Place
 from rekindle_local import process_sets
-from rekindle_operator.api.conditions import ResourceReason
+from rekindle_operator.api.custom_resources import ResourceReason
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_cache import ClusterCache
 from rekindle_operator.cluster.pods import PodSeen, pod_seen
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.policies import policy_conditions, policy_status_writer
-from rekindle_operator.webhook.policy_view import Impairment, avoided
+from rekindle_operator.webhook.injector import Impairment, avoided
 from rekindle_testing.operator_builders import make_class
 from testbed.simulated_kubelets import SimulatedKubelets
 

@@ -18,7 +18,7 @@ from resource_requests import (
     recovery,
 )
 
-from rekindle_operator.api import recovery_resource, recovery_status
+from rekindle_operator.api import recovery_resource
 from rekindle_testing.operator_builders import longest_story
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -173,13 +173,14 @@ def test_status_and_spec_are_written_apart(api: Api, namespace: str) -> None:
 def test_the_longest_story_can_be_stored_and_read_back(api: Api, namespace: str) -> None:
     record = recovery(namespace)
     _, created = api.create(record)
-    created["status"] = recovery_status.to_status(longest_story())
+    created["status"] = recovery_resource.to_status(longest_story())
     status, answer = api.put(created, "/status")
     assert status == 200, answer["message"]
     stored = api.get(record)
     assert len(json.dumps(stored)) < OBJECT_BYTES_MAX
     assert (
-        recovery_status.to_status(recovery_resource.from_object(stored).status) == created["status"]
+        recovery_resource.to_status(recovery_resource.from_object(stored).status)
+        == created["status"]
     )
 
 

@@ -18,8 +18,8 @@ import yaml
 from application import Application
 
 from rekindle.protocol.store_paths import Place
-from rekindle_local import cluster_folder, process_sets
-from rekindle_local.cluster_folder import Process
+from rekindle_local import local_provisioning, process_sets
+from rekindle_local.local_provisioning import Process
 from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
 from testbed import node_objects, spark_image
 from testbed.control_plane import ControlPlane
@@ -78,7 +78,7 @@ class Cluster:
     """Real nodes with the executors of one application; to `Application` it is its cluster.
 
     `told` is the folder through which a coordinator learns which nodes are gone (see
-    rekindle_local.cluster_folder): without one the driver is its own coordinator.
+    rekindle_local.local_provisioning): without one the driver is its own coordinator.
     """
 
     plane: ControlPlane
@@ -208,8 +208,8 @@ class Cluster:
     def tell_gone(self, addresses: Iterable[str]) -> None:
         """Say to the coordinator that the machines of these addresses are gone."""
         assert self.told is not None
-        gone = cluster_folder.NodesFile(nodes=dict.fromkeys(addresses, NOBODY))
-        cluster_folder.replace(self.told / cluster_folder.NODES, gone)
+        gone = local_provisioning.NodesFile(nodes=dict.fromkeys(addresses, NOBODY))
+        local_provisioning.replace(self.told / local_provisioning.NODES, gone)
 
 
 def await_start(application: Application) -> None:

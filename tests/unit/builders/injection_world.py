@@ -13,7 +13,7 @@ from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.cluster.spark_applications import application_seen
 from rekindle_operator.webhook import injector, pod_patch
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL, SidecarTerms, Terms
-from rekindle_operator.webhook.policy_view import Defaults, Impairment, PolicyView, gathered
+from rekindle_operator.webhook.injector import Defaults, Impairment, PolicyView, gathered
 from rekindle_testing.operator_builders import make_class
 
 STORE = StoreSpec(addresses=("zk-0.zk:2181", "zk-1.zk:2181"))

@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 
-from rekindle_operator.api import recovery_policy, recovery_resource, recovery_status
-from rekindle_operator.api.conditions import Condition
+from rekindle_operator.api import recovery_policy, recovery_resource
+from rekindle_operator.api.custom_resources import Condition
 from rekindle_operator.api.recovery_policy import PolicyStatus, RecoveryPolicy, SelectedApplication
-from rekindle_operator.api.recovery_resource import ApplicationReference, Recovery, RecoverySpec
-from rekindle_operator.api.recovery_status import (
+from rekindle_operator.api.recovery_resource import (
+    ApplicationReference,
     LostNode,
     NodeRequest,
     PlanMade,
     QueryRecovery,
+    Recovery,
+    RecoverySpec,
     RecoveryStatus,
 )
 from rekindle_testing.operator_builders import policy_object
@@ -112,7 +114,7 @@ def story() -> RecoveryStatus:
             LostNode("worker-2", None, "zone-a", False, at(0), at(5.4)),
             LostNode("worker-3", None, "zone-a", False, at(0), at(5.4), at(140)),
         ),
-        driver=recovery_status.DriverRecovery(at(7), at(23), "ShutdownTaint", at(51)),
+        driver=recovery_resource.DriverRecovery(at(7), at(23), "ShutdownTaint", at(51)),
         requests=REQUESTS,
         plans=PLANS,
         queries=QUERIES,
@@ -129,7 +131,7 @@ def recovery_object(
     """A Recovery with its status, as the API gives it."""
     record = recovery_resource.to_object(namespace, recovery_spec(incident))
     record["metadata"]["creationTimestamp"] = at(incident).isoformat()
-    return {**record, "status": recovery_status.to_status(story() if status is None else status)}
+    return {**record, "status": recovery_resource.to_status(story() if status is None else status)}
 
 
 def recovery(**changed: Any) -> Recovery:

@@ -34,7 +34,7 @@ from rekindle.protocol import (
     TopologyReport,
 )
 from rekindle_operator import recovery
-from rekindle_operator.api.recovery_status import ENDED, NodeRequest, RecoveryStatus, to_status
+from rekindle_operator.api.recovery_resource import ENDED, NodeRequest, RecoveryStatus, to_status
 from rekindle_operator.recovery import (
     ClusterFacts,
     NodeObservation,

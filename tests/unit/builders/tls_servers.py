@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from socket import create_server, socket
 
-from rekindle_operator.webhook import certificate_issuer
+from rekindle_operator.webhook import certificate_rotation
 from rekindle_operator.webhook.certificate_rotation import Issued
 
 HOST = "127.0.0.1"
@@ -38,8 +38,8 @@ class TlsFiles:
 
 def make_certificate(*hosts: str, starts_in: timedelta = timedelta(0)) -> Issued:
     """One for these names or addresses, of an authority of its own."""
-    return certificate_issuer.issue(
-        hosts or (HOST,), datetime.now(UTC) + starts_in, usages=certificate_issuer.PEER
+    return certificate_rotation.issue(
+        hosts or (HOST,), datetime.now(UTC) + starts_in, usages=certificate_rotation.PEER
     )
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from rekindle.model.errors import RunError
-from rekindle_cli import run_display
+from rekindle_cli import run_view
 
 
 def test_what_was_asked_for_is_said() -> None:
     said: list[str] = []
     view: Any = SimpleNamespace(say=said.append)
     asked: list[bool] = []
-    run_display.ask_to_end(lambda: asked.append(True), view)
+    run_view.ask_to_end(lambda: asked.append(True), view)
     assert asked == [True]
     assert said == ["ending at a savepoint; press Ctrl-C again to end at once"]
 
@@ -29,7 +29,7 @@ def test_a_store_that_is_away_ends_no_thread_unseen(error: Exception) -> None:
     def fail() -> None:
         raise error
 
-    run_display.ask_to_end(fail, view)
+    run_view.ask_to_end(fail, view)
     (line,) = said
     assert str(error) in line
     assert "press Ctrl-C again to end at once" in line

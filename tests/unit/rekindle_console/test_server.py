@@ -15,11 +15,10 @@ from console_world import Values, healthy, many_queries, record_of, short
 from standing_world import short_of_capacity
 
 from rekindle.model.errors import InputError
-from rekindle_console import console_server, paced_worker, question_process
+from rekindle_console import console_server, question_process
 from rekindle_console.application_summaries import view_of
 from rekindle_console.console_questions import ConsoleAnswer, ConsoleQuestion, answer, portable
-from rekindle_console.console_server import Console, is_own_host, serve
-from rekindle_console.paced_worker import Throttle
+from rekindle_console.console_server import Console, Throttle, is_own_host, serve
 from rekindle_console.page_addresses import Address, PageKind, link, parse
 from rekindle_console.question_process import QuestionProcess
 
@@ -248,8 +247,8 @@ def test_the_thread_of_the_console_rests_four_times_as_long_as_it_works(
 ) -> None:
     rests: list[float] = []
     now = [0.0]
-    monkeypatch.setattr(paced_worker.time, "thread_time", lambda: now[0])
-    monkeypatch.setattr(paced_worker.time, "sleep", rests.append)
+    monkeypatch.setattr(console_server.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(console_server.time, "sleep", rests.append)
     throttle = Throttle()
     throttle.begin()
     now[0] = 0.01

@@ -1,7 +1,7 @@
 """Whose turn it is: news first, moments when they have come, all the others in between."""
 
 from rekindle.protocol.store_paths import Place
-from rekindle_coordinator.application_queue import NEVER, ApplicationQueue
+from rekindle_coordinator.application_controller import NEVER, ApplicationQueue
 
 A, B, C = (Place("test", name) for name in "abc")
 

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from rekindle.coordination.session import ApplicationReading
 from rekindle.protocol import CheckpointReport, SourceSeen
 from rekindle.protocol.store_paths import Place
-from rekindle_coordinator import driver_metrics
-from rekindle_coordinator.driver_metrics import DriverFigures
+from rekindle_coordinator import coordinator_health
+from rekindle_coordinator.coordinator_health import DriverFigures
 
 PLACE = Place("team", "flights")
 WHOSE = {"namespace": "team", "application": "flights"}
@@ -61,7 +61,7 @@ def test_what_has_stopped_or_ended_has_no_lag() -> None:
 
 
 def test_of_many_queries_those_that_lag_most_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_metrics, "QUERIES_MAX", 1)
+    monkeypatch.setattr(coordinator_health, "QUERIES_MAX", 1)
     registry = figures(reading(lags={"busiest": 2.5, "ranking": 400.0}))
     assert value(registry, "query_lag_seconds", query="busiest") is None
     assert value(registry, "query_lag_seconds", query="ranking") == 400.0

@@ -17,9 +17,8 @@ from rekindle.model.errors import InputError, RunError
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat
 from rekindle.protocol.store_paths import Place
-from rekindle_local import cluster_folder, process_sets
-from rekindle_local.local_provider import LocalProvider
-from rekindle_local.local_provisioning import Provisioning, arrivals
+from rekindle_local import local_provisioning, process_sets
+from rekindle_local.local_provisioning import LocalProvider, Provisioning, arrivals
 
 PLACE, OTHER = Place("default", "flights"), Place("default", "weather")
 NODES = NodeRequestOrder("nodes", Reason.CORRELATED_FAILURE, count=2, outside_domains=("rack-1",))
@@ -148,7 +147,7 @@ def test_a_start_that_fails_is_told_to_the_owner(tmp_path: Path) -> None:
 
 def test_a_request_that_nobody_can_read_is_told_and_the_next_is_fulfilled(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, ["n1", "n2"])
-    folder = tmp_path / cluster_folder.REQUESTS
+    folder = tmp_path / local_provisioning.REQUESTS
     folder.mkdir()
     (folder / "a.json").write_text("{")
     with pytest.raises(InputError, match=r"a\.json"):
@@ -160,7 +159,7 @@ def test_a_request_that_nobody_can_read_is_told_and_the_next_is_fulfilled(tmp_pa
 
 def test_a_request_is_a_file_that_says_all_of_it(tmp_path: Path) -> None:
     LocalProvider(tmp_path).request(PLACE, "1-nodes-2", NODES)
-    (path,) = (tmp_path / cluster_folder.REQUESTS).iterdir()
+    (path,) = (tmp_path / local_provisioning.REQUESTS).iterdir()
     assert json.loads(path.read_bytes()) == {
         "version": 1,
         "identity": "1-nodes-2",
@@ -206,11 +205,11 @@ def test_the_failure_domains_of_nodes_are_told_with_their_processes(tmp_path: Pa
 
 
 def test_another_process_with_the_same_number_is_not_the_node(tmp_path: Path) -> None:
-    mine = cluster_folder.process(os.getpid())
+    mine = local_provisioning.process(os.getpid())
     assert mine is not None
-    earlier = cluster_folder.Process(mine.process_id, mine.start - 1)
-    content = cluster_folder.NodesFile(nodes={"n1": earlier, "n2": mine})
-    cluster_folder.replace(tmp_path / cluster_folder.NODES, content)
+    earlier = local_provisioning.Process(mine.process_id, mine.start - 1)
+    content = local_provisioning.NodesFile(nodes={"n1": earlier, "n2": mine})
+    local_provisioning.replace(tmp_path / local_provisioning.NODES, content)
     provider = LocalProvider(tmp_path)
     assert provider.gone_nodes(PLACE) == frozenset()
     assert process_sets.await_condition(
@@ -225,7 +224,7 @@ def test_without_a_folder_of_the_cluster_nothing_is_gone(tmp_path: Path) -> None
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / cluster_folder.NODES).write_text('{"version": 2, "nodes": {}}')
+    (tmp_path / local_provisioning.NODES).write_text('{"version": 2, "nodes": {}}')
     with pytest.raises(InputError, match=r"nodes\.json: .*version"):
         LocalProvider(tmp_path).gone_nodes(PLACE)
 

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from rekindle.model.errors import InputError
-from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import (
+    LocalZookeeper,
+    ServerStatus,
+    ZookeeperServer,
+    configure,
+    parse_status,
+)
 from rekindle_local.port_reservation import hold_port
-from rekindle_local.zookeeper_server import ServerStatus, ZookeeperServer, configure, parse_status
 
 ANSWER = """Zookeeper version: 3.9.5-293c895a8d, built on 2026-02-11 20:18 UTC
 Latency min/avg/max: 0/0.0/0

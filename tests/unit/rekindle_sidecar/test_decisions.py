@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError
 from rekindle.protocol import Heartbeat, store_paths
-from rekindle_sidecar import driver_liveness, record_precedence, store_sync, unix_socket
-from rekindle_sidecar.driver_liveness import DriverLiveness
-from rekindle_sidecar.held_reports import ACKS_MAX, HeldReport, HeldReports
-from rekindle_sidecar.record_precedence import Precedence, Stamp
+from rekindle_sidecar import held_records, sidecar_session, store_sync, unix_socket
+from rekindle_sidecar.held_records import ACKS_MAX, HeldReport, HeldReports, Precedence, Stamp
+from rekindle_sidecar.sidecar_session import DriverLiveness
 
 NAMES = (store_paths.TOPOLOGY, store_paths.STATISTICS, store_paths.PROGRESS, store_paths.CHECKPOINT)
 stamps = st.builds(Stamp, st.integers(1, 4), st.integers(0, 9))
@@ -91,7 +90,7 @@ def test_acknowledgements_are_bounded_and_the_first_of_each_directive_counts() -
 
 @given(st.none() | stamps, stamps)
 def test_a_report_gives_way_only_to_a_newer_one(standing: Stamp | None, ours: Stamp) -> None:
-    decided = record_precedence.compare(standing, ours)
+    decided = held_records.compare(standing, ours)
     newer = standing is None or (ours.generation, ours.sequence) > (
         standing.generation,
         standing.sequence,
@@ -106,35 +105,33 @@ def test_a_report_of_another_store_neither_replaces_nor_keeps_whatever_its_numbe
     there: Stamp, here: Stamp
 ) -> None:
     standing, ours = replace(there, store="one"), replace(here, store="other")
-    assert record_precedence.compare(standing, ours) is Precedence.FOREIGN
+    assert held_records.compare(standing, ours) is Precedence.FOREIGN
     for unknown in (replace(there, store=""), replace(there, store="other")):
-        assert record_precedence.compare(unknown, ours) is record_precedence.compare(there, here)
-    assert record_precedence.compare(standing, here) is record_precedence.compare(there, here)
+        assert held_records.compare(unknown, ours) is held_records.compare(there, here)
+    assert held_records.compare(standing, here) is held_records.compare(there, here)
 
 
 def test_a_heartbeat_of_another_store_is_left_alone() -> None:
     standing = Heartbeat(generation=1, since=1.0, store="one")
     for generation in (1, 2):
         ours = Heartbeat(generation=generation, since=2.0, store="other")
-        assert record_precedence.compare_heartbeats(standing, ours, True) is Precedence.FOREIGN
+        assert held_records.compare_heartbeats(standing, ours, True) is Precedence.FOREIGN
 
 
 def test_the_stamp_of_a_topology_has_its_store() -> None:
-    stamp = record_precedence.stamp_of(
-        b'{"kind":"topology","generation":2,"sequence":0,"store":"one"}'
-    )
+    stamp = held_records.stamp_of(b'{"kind":"topology","generation":2,"sequence":0,"store":"one"}')
     assert stamp is not None
     assert stamp.store == "one"
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"generation": "x", "sequence": 1}', b"["])
 def test_what_is_no_report_has_no_stamp_and_may_be_overwritten(data: bytes) -> None:
-    assert record_precedence.stamp_of(data) is None
-    assert record_precedence.compare(None, Stamp(1, 0)) is Precedence.WRITE
+    assert held_records.stamp_of(data) is None
+    assert held_records.compare(None, Stamp(1, 0)) is Precedence.WRITE
 
 
 def test_the_stamp_of_a_report_is_found_among_fields_that_are_not_known() -> None:
-    assert record_precedence.stamp_of(b'{"x": [1], "sequence": 3, "generation": 2}') == Stamp(2, 3)
+    assert held_records.stamp_of(b'{"x": [1], "sequence": 3, "generation": 2}') == Stamp(2, 3)
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans())
@@ -143,7 +140,7 @@ def test_a_heartbeat_never_takes_the_place_of_a_higher_generations(
 ) -> None:
     standing = Heartbeat(generation=there, since=1.0)
     ours = Heartbeat(generation=here, since=2.0)
-    decided = record_precedence.compare_heartbeats(standing, ours, arriving)
+    decided = held_records.compare_heartbeats(standing, ours, arriving)
     assert (decided is Precedence.FENCED) == (there > here)
     if there < here:
         assert decided is Precedence.WRITE
@@ -151,32 +148,32 @@ def test_a_heartbeat_never_takes_the_place_of_a_higher_generations(
 
 def test_of_two_sidecars_with_one_driver_the_one_that_it_came_to_last_shows_it() -> None:
     first, second = Heartbeat(generation=1, since=1.0), Heartbeat(generation=1, since=2.0)
-    assert record_precedence.compare_heartbeats(first, second, True) is Precedence.WRITE
+    assert held_records.compare_heartbeats(first, second, True) is Precedence.WRITE
     # and the other does not take its turn again
-    assert record_precedence.compare_heartbeats(second, first, False) is Precedence.KEEP
-    assert record_precedence.compare_heartbeats(first, first, True) is Precedence.KEEP
-    assert record_precedence.compare_heartbeats(None, first, False) is Precedence.WRITE
+    assert held_records.compare_heartbeats(second, first, False) is Precedence.KEEP
+    assert held_records.compare_heartbeats(first, first, True) is Precedence.KEEP
+    assert held_records.compare_heartbeats(None, first, False) is Precedence.WRITE
 
 
 def test_a_driver_is_there_while_it_is_heard_of_and_has_a_connection() -> None:
-    there = driver_liveness.heard(DriverLiveness(), 100.0)
-    assert not driver_liveness.is_there(DriverLiveness(), 100.0, 10.0)
-    assert driver_liveness.is_there(there, 110.0, 10.0)
-    assert not driver_liveness.is_there(there, 110.1, 10.0)
-    parted = driver_liveness.connected(there, 0, 101.0)
-    assert driver_liveness.is_there(parted, 103.0, 10.0)
-    assert not driver_liveness.is_there(parted, 103.1, 10.0)
-    assert driver_liveness.connected(parted, 0, 102.0) == parted
-    assert driver_liveness.is_there(driver_liveness.connected(parted, 1, 102.0), 104.0, 10.0)
+    there = sidecar_session.heard(DriverLiveness(), 100.0)
+    assert not sidecar_session.is_there(DriverLiveness(), 100.0, 10.0)
+    assert sidecar_session.is_there(there, 110.0, 10.0)
+    assert not sidecar_session.is_there(there, 110.1, 10.0)
+    parted = sidecar_session.connected(there, 0, 101.0)
+    assert sidecar_session.is_there(parted, 103.0, 10.0)
+    assert not sidecar_session.is_there(parted, 103.1, 10.0)
+    assert sidecar_session.connected(parted, 0, 102.0) == parted
+    assert sidecar_session.is_there(sidecar_session.connected(parted, 1, 102.0), 104.0, 10.0)
 
 
 def test_an_open_long_poll_counts_as_being_heard_of_and_so_does_its_end() -> None:
-    waiting = driver_liveness.polling(driver_liveness.heard(DriverLiveness(), 100.0), 1, 100.0)
-    assert driver_liveness.is_there(waiting, 130.0, 10.0)
-    ended = driver_liveness.polling(waiting, -1, 130.0)
-    assert driver_liveness.is_there(ended, 140.0, 10.0)
-    assert not driver_liveness.is_there(ended, 140.1, 10.0)
-    assert not driver_liveness.is_there(driver_liveness.connected(waiting, 0, 101.0), 104.0, 10.0)
+    waiting = sidecar_session.polling(sidecar_session.heard(DriverLiveness(), 100.0), 1, 100.0)
+    assert sidecar_session.is_there(waiting, 130.0, 10.0)
+    ended = sidecar_session.polling(waiting, -1, 130.0)
+    assert sidecar_session.is_there(ended, 140.0, 10.0)
+    assert not sidecar_session.is_there(ended, 140.1, 10.0)
+    assert not sidecar_session.is_there(sidecar_session.connected(waiting, 0, 101.0), 104.0, 10.0)
 
 
 def test_directives_go_when_they_are_for_earlier_generations_or_long_acknowledged() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.protocol import CheckpointReport, Heartbeat, ProgressReport, store_paths
 from rekindle_sidecar import sidecar_metrics
-from rekindle_sidecar.directive_inbox import Envelope, choose, read
+from rekindle_sidecar.held_records import Envelope, choose, read
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.sidecar_session import LEADERLESS_SECONDS, SidecarSession
 

@@ -22,7 +22,7 @@ from s3_server import Quirks, S3Server, serving
 
 import rekindle
 from rekindle.model.errors import InputError, RunError
-from rekindle_store import s3_settings, store_files
+from rekindle_store import object_files, store_files
 from rekindle_store.object_files import ObjectFiles
 from rekindle_store.transfers import PIECE_BYTES
 
@@ -172,12 +172,12 @@ def test_what_cannot_be_meant_is_refused_by_name(
 def test_no_message_shows_a_secret() -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
         with pytest.raises(InputError) as refused:
-            s3_settings.options({name: "hid\nden"})
+            object_files.options({name: "hid\nden"})
         assert "hid" not in str(refused.value)
 
 
 def test_a_secret_may_have_blanks_within() -> None:
-    assert s3_settings.options({"AWS_SECRET_ACCESS_KEY": "pass word"}) == {}
+    assert object_files.options({"AWS_SECRET_ACCESS_KEY": "pass word"}) == {}
 
 
 @pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])
@@ -202,17 +202,17 @@ def test_a_private_authority_is_trusted_where_the_environment_names_it(
 @pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_a_file_of_authorities_that_will_not_do_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=f"{name}: names .*absent.pem, which cannot be read"):
-        s3_settings.authorities({name: str(tmp_path / "absent.pem")})
+        object_files.authorities({name: str(tmp_path / "absent.pem")})
     (tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\n")
     with pytest.raises(InputError, match=f"{name}: names .*key.pem, which has no certificate"):
-        s3_settings.authorities({name: str(tmp_path / "key.pem")})
-    assert s3_settings.authorities({name: " "}) is None
+        object_files.authorities({name: str(tmp_path / "key.pem")})
+    assert object_files.authorities({name: " "}) is None
 
 
 @pytest.mark.usefixtures("server")
 def test_a_panic_of_the_client_is_an_answer_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUST_BACKTRACE", "0")
-    monkeypatch.setattr(s3_settings, "options", lambda: {"aws_endpoint_url": "no-scheme:1"})
+    monkeypatch.setattr(object_files, "options", lambda: {"aws_endpoint_url": "no-scheme:1"})
     with pytest.raises(RunError, match="the client panicked"):
         store_files.check(place())
 

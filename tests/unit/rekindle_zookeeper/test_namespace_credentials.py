@@ -7,7 +7,7 @@ from kazoo.security import Permissions
 
 from rekindle.model.errors import InputError
 from rekindle.protocol import store_paths
-from rekindle_zookeeper import acl, permissions
+from rekindle_zookeeper import acl
 
 SECRET = "0123456789abcdefghij"
 READ, WRITE, CREATE, DELETE = (
@@ -100,9 +100,9 @@ def test_a_file_with_another_credential_is_taken_up_and_one_that_is_broken_is_no
 def test_a_namespace_may_do_with_each_record_what_its_driver_does(
     names: tuple[str, ...], rights: int
 ) -> None:
-    assert permissions.granted("flights", *names) == rights
+    assert acl.granted("flights", *names) == rights
     path = "/".join((store_paths.APPLICATIONS, "flights", *names))
-    entries = permissions.acl(path, "rekindle:o", "namespace/flights:f")
+    entries = acl.acl(path, "rekindle:o", "namespace/flights:f")
     assert {(entry.id.id, entry.perms) for entry in entries} == {
         ("rekindle:o", Permissions.ALL),
         ("namespace/flights:f", rights),
@@ -123,11 +123,11 @@ def test_a_namespace_may_do_with_each_record_what_its_driver_does(
 def test_what_is_no_namespaces_is_the_operators_alone(
     path: str, others: list[tuple[str, str, int]]
 ) -> None:
-    operator, *rest = permissions.acl(path, "rekindle:o", "namespace/flights:f")
+    operator, *rest = acl.acl(path, "rekindle:o", "namespace/flights:f")
     assert (operator.id.id, operator.perms) == ("rekindle:o", Permissions.ALL)
     assert [(*entry.id, entry.perms) for entry in rest] == others
 
 
 def test_a_record_of_a_namespace_without_a_credential_is_the_operators_alone() -> None:
-    (entry,) = permissions.acl(PLACE.path(store_paths.PROGRESS), "rekindle:o", "")
+    (entry,) = acl.acl(PLACE.path(store_paths.PROGRESS), "rekindle:o", "")
     assert (entry.id.id, entry.perms) == ("rekindle:o", Permissions.ALL)

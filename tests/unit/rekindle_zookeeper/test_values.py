@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import rekindle_zookeeper
 from rekindle.model.errors import InputError, RunError
 from rekindle.protocol import store_paths
-from rekindle_zookeeper import acl, record_chunks, zookeeper_connection
+from rekindle_zookeeper import acl, chunked_records, zookeeper_connection
 
 PLACE = store_paths.Place("default", "application")
 
@@ -62,12 +62,12 @@ def test_whatever_is_written_at_once_fits_into_one_message(sizes: list[int]) -> 
     writes = {
         PLACE.path(store_paths.DIRECTIVES, str(n)): b"x" * size for n, size in enumerate(sizes)
     }
-    prepared = record_chunks.prepare(writes)
+    prepared = chunked_records.prepare(writes)
     assert sum(len(record.data) for record in prepared.values()) <= 1 << 20
     for path, data in writes.items():
         record = prepared[path]
         assert all(len(piece) <= store_paths.PIECE_BYTES for piece in record.pieces.values())
-        assert tuple(record.pieces) == record_chunks.named(path, record.data)
+        assert tuple(record.pieces) == chunked_records.named(path, record.data)
         if record.pieces:
             parts = list(record.pieces.values())
             assert store_paths.join(record.data, parts, path) == data
@@ -76,14 +76,14 @@ def test_whatever_is_written_at_once_fits_into_one_message(sizes: list[int]) -> 
 
 
 def test_the_pieces_of_a_record_lie_with_those_of_its_application() -> None:
-    assert record_chunks.folder(PLACE.path(store_paths.DIRECTIVES, "1")) == PLACE.path(
+    assert chunked_records.folder(PLACE.path(store_paths.DIRECTIVES, "1")) == PLACE.path(
         store_paths.PIECES
     )
     with pytest.raises(RunError, match="belongs to no application"):
-        record_chunks.folder(store_paths.ELECTION)
+        chunked_records.folder(store_paths.ELECTION)
 
 
 @pytest.mark.parametrize("head", [b'{"pieces": x}', b'{"pieces": 2}', b'{"pieces": "2"}'])
 def test_a_record_that_names_its_pieces_in_no_way_that_is_known_is_an_error(head: bytes) -> None:
     with pytest.raises(RunError, match="in a way that nobody reads"):
-        record_chunks.named(PLACE.path(store_paths.TOPOLOGY), head)
+        chunked_records.named(PLACE.path(store_paths.TOPOLOGY), head)

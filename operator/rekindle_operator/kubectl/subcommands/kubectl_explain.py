@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rekindle_operator.api.custom_resources import written
-from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.api.recovery_status import QueryRecovery
+from rekindle_operator.api.recovery_resource import QueryRecovery, Recovery
 from rekindle_operator.kubectl import recovery_text, resource_lookup, terminal_output
 from rekindle_operator.kubectl.api_connection import connected
 from rekindle_operator.kubectl.durations import clock, span

@@ -4,13 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rekindle_operator.kubectl import (
-    field_ownership,
-    priority_entries,
-    resource_lookup,
-    server_side_apply,
-    terminal_output,
-)
+from rekindle_operator.kubectl import resource_lookup, server_side_apply, terminal_output
 from rekindle_operator.kubectl.api_connection import Object, connected
 from rekindle_operator.kubectl.plugin_options import (
     Context,
@@ -44,7 +38,7 @@ def pause(
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         record = resource_lookup.policy(cluster, policy)
         before = bool(record["spec"].get("paused"))
-        taken = force or (not before and field_ownership.is_default(record, "spec", "paused"))
+        taken = force or (not before and server_side_apply.is_default(record, "spec", "paused"))
         record = server_side_apply.apply(cluster, record, MANAGER, _paused, force=taken)
     if output is Form.JSON:
         terminal_output.show_json({**place(record), "paused": True, "before": before})
@@ -63,4 +57,4 @@ def place(record: Object) -> dict[str, str]:
 
 
 def _paused(record: Object) -> Object:
-    return {**priority_entries.bare(record), "spec": {"paused": True}}
+    return {**server_side_apply.bare(record), "spec": {"paused": True}}

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from rekindle_operator.api.custom_resources import identity, written
-from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.api.recovery_status import PlanMade, QueryRecovery
-from rekindle_operator.kubectl import recovery_text, resource_lookup, terminal_output, wait_text
+from rekindle_operator.api.recovery_resource import PlanMade, QueryRecovery, Recovery
+from rekindle_operator.kubectl import recovery_text, resource_lookup, terminal_output
 from rekindle_operator.kubectl.api_connection import connected
 from rekindle_operator.kubectl.durations import clock, span
 from rekindle_operator.kubectl.plugin_options import (
@@ -20,7 +19,7 @@ from rekindle_operator.kubectl.plugin_options import (
     Output,
     Target,
 )
-from rekindle_operator.kubectl.wait_text import WaitOutlook
+from rekindle_operator.kubectl.recovery_text import WaitOutlook
 
 COLUMNS = ("QUERY", "PRIORITY", "OUT", "REASON", "WHY")
 
@@ -55,14 +54,14 @@ def plan(
             terminal_output.show(well)
         return
     now = datetime.now().astimezone()
-    found = wait_text.outlook(recovery)
+    found = recovery_text.outlook(recovery)
     if output is Form.JSON:
         terminal_output.show_json(_record(recovery, found))
         return
     terminal_output.show(*_sentences(recovery, found, now))
     if found.waiting:
         rows = (_cells(query, recovery, now) for query in found.waiting)
-        terminal_output.show(terminal_output.table(COLUMNS, rows), wait_text.UNKNOWN)
+        terminal_output.show(terminal_output.table(COLUMNS, rows), recovery_text.UNKNOWN)
 
 
 def _record(recovery: Recovery, found: WaitOutlook) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def _record(recovery: Recovery, found: WaitOutlook) -> dict[str, Any]:
         "awaited": None if found.unanswered is None else found.unanswered.number,
         "nodesComing": sum(request.count for request in found.coming),
         "whatIf": None,
-        "whatIfMissing": wait_text.UNKNOWN,
+        "whatIfMissing": recovery_text.UNKNOWN,
     }
 
 

@@ -9,9 +9,8 @@ import typer
 from rekindle.model.errors import InputError
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.kubectl import (
+    api_connection,
     application_reader,
-    kubeconfig,
-    manifest_reader,
     preflight_reader,
     terminal_output,
 )
@@ -117,13 +116,13 @@ def _objects(
 ) -> tuple[ObjectLists, list[Subject]]:
     """All that is known, and the applications to look at."""
     if file is not None and offline:
-        known = manifest_reader.read(file, target.namespace or kubeconfig.DEFAULT_NAMESPACE)
+        known = application_reader.read(file, target.namespace or api_connection.DEFAULT_NAMESPACE)
         return known, list(application_reader.subjects(known))
     with connected(target) as cluster:
         if file is None:
             known = preflight_reader.read(cluster)
             return known, list(application_reader.subjects(known, application))
-        known = manifest_reader.read(file, cluster.default_namespace)
+        known = application_reader.read(file, cluster.default_namespace)
         named = {item.namespace for item in application_reader.subjects(known)}
         for namespace in sorted(named or {cluster.default_namespace}):
             known = application_reader.merged(

@@ -12,8 +12,15 @@ from rekindle_operator.kubectl import (
     resource_lookup,
     terminal_output,
 )
-from rekindle_operator.kubectl.api_connection import STRATEGIC, ApiConnection, Object, connected
-from rekindle_operator.kubectl.api_errors import ApiRefusal
+from rekindle_operator.kubectl.api_connection import (
+    PODS,
+    POLICIES,
+    STRATEGIC,
+    ApiConnection,
+    ApiRefusal,
+    Object,
+    connected,
+)
 from rekindle_operator.kubectl.application_reader import ObjectLists
 from rekindle_operator.kubectl.plugin_options import (
     Context,
@@ -25,7 +32,6 @@ from rekindle_operator.kubectl.plugin_options import (
     Policy,
     Target,
 )
-from rekindle_operator.kubectl.resource_kinds import PODS, POLICIES
 
 MANAGER = "kubectl-rekindle-release"
 GONE = 404

@@ -1,13 +1,7 @@
 """`kubectl rekindle resume`: the end of a pause."""
 
 from rekindle.model.errors import RunError
-from rekindle_operator.kubectl import (
-    field_ownership,
-    priority_entries,
-    resource_lookup,
-    server_side_apply,
-    terminal_output,
-)
+from rekindle_operator.kubectl import resource_lookup, server_side_apply, terminal_output
 from rekindle_operator.kubectl.api_connection import connected
 from rekindle_operator.kubectl.plugin_options import (
     Context,
@@ -37,11 +31,11 @@ def resume(
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         record = resource_lookup.policy(cluster, policy)
         before = bool(record["spec"].get("paused"))
-        if MANAGER in field_ownership.managers_of(record, "spec", "paused"):
-            record = server_side_apply.apply(cluster, record, MANAGER, priority_entries.bare)
+        if MANAGER in server_side_apply.managers_of(record, "spec", "paused"):
+            record = server_side_apply.apply(cluster, record, MANAGER, server_side_apply.bare)
     name = f"{record['metadata']['namespace']}/{record['metadata']['name']}"
     if record["spec"].get("paused"):
-        others = field_ownership.managers_of(record, "spec", "paused")
+        others = server_side_apply.managers_of(record, "spec", "paused")
         raise RunError(
             where=f"policy {name}",
             what=f"is still paused, by {' and '.join(others) or 'somebody else'}",

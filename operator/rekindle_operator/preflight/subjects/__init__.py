@@ -2,11 +2,9 @@
 
 manifest_schema    which field is what, as far as preflight reads it
 executor_sizes     what Spark asks Kubernetes for, from its settings
-volume_claims      persistent volume claims that drivers and executors mount
 workloads          an application as checks see it, whoever runs it
 kubeflow_operator  an application from a SparkApplication of kubeflow's operator
 apache_operator    an application from a SparkApplication of apache's operator
 spark_pods         an application from a driver's pod and its executors' pods
 environment        what is around an application: claims, quotas, nodes, policies, classes
-container_specs    containers of the pods that Spark will make
 """

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rekindle_operator.cluster.pods import APACHE, SIDECAR, Role
-from rekindle_operator.preflight.subjects import container_specs, executor_sizes, volume_claims
-from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
+from rekindle_operator.preflight.subjects import executor_sizes, workloads
 from rekindle_operator.preflight.subjects.workloads import (
+    MountedClaim,
     Restart,
     Restarts,
     Workload,
@@ -50,7 +50,7 @@ def workload(body: Record) -> Workload:
         executors=executor_sizes.executors_wanted(conf),
         executor=executor_demand,
         driver=driver_demand,
-        claims=(*volume_claims.of_settings(conf), *_claims(spec)),
+        claims=(*workloads.claims_of_settings(conf), *_claims(spec)),
         driver_name=conf.get("spark.kubernetes.driver.pod.name", ""),
         driver_name_field="spec.sparkConf[spark.kubernetes.driver.pod.name]",
         restart=_restart(spec),
@@ -58,10 +58,10 @@ def workload(body: Record) -> Workload:
         spread_field="spec.executorSpec.podTemplateSpec.spec.affinity",
         brings_sidecar=_brings_sidecar(template.get("spec") or {}),
         pods={
-            "driver": container_specs.of_pod(
+            "driver": workloads.containers_of_pod(
                 "driver", conf, driver_demand, template.get("spec") or {}
             ),
-            "executor": container_specs.of_pod("executor", conf, executor_demand, executor),
+            "executor": workloads.containers_of_pod("executor", conf, executor_demand, executor),
         },
         unquoted=unquoted(body),
     )
@@ -76,7 +76,7 @@ def _claims(spec: Record) -> Iterator[MountedClaim]:
     roles: tuple[Role, ...] = ("driver", "executor")
     for role in roles:
         pod_spec = _template(spec, role).get("spec") or {}
-        yield from volume_claims.of_pod_spec(
+        yield from workloads.claims_of_pod_spec(
             role, pod_spec, f"spec.{role}Spec.podTemplateSpec.spec"
         )
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rekindle_operator.cluster.pods import KUBEFLOW, SIDECAR, Role
-from rekindle_operator.preflight.subjects import container_specs, executor_sizes, volume_claims
-from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
+from rekindle_operator.preflight.subjects import executor_sizes, workloads
 from rekindle_operator.preflight.subjects.workloads import (
+    MountedClaim,
     Restart,
     Workload,
     is_spread,
@@ -59,7 +59,7 @@ def workload(body: Record) -> Workload:
         executors=executor_sizes.executors_wanted(conf),
         executor=demands["executor"],
         driver=demands["driver"],
-        claims=(*volume_claims.of_settings(conf), *_claims(spec)),
+        claims=(*workloads.claims_of_settings(conf), *_claims(spec)),
         driver_name=driver_name,
         driver_name_field=driver_name_field,
         restart=_restart(spec.get("restartPolicy") or {}),
@@ -67,7 +67,7 @@ def workload(body: Record) -> Workload:
         spread_field="spec.executor.affinity",
         brings_sidecar=_brings_sidecar(driver, template),
         pods={
-            role: container_specs.of_pod(
+            role: workloads.containers_of_pod(
                 role,
                 conf,
                 demands[role],
@@ -110,9 +110,9 @@ def _claims(spec: Record) -> Iterator[MountedClaim]:
     for role in roles:
         part = spec.get(role) or {}
         mounted = [mount.get("name") for mount in part.get("volumeMounts") or ()]
-        yield from volume_claims.of_pod_spec(role, spec, "spec", mounted)
+        yield from workloads.claims_of_pod_spec(role, spec, "spec", mounted)
         template = _template(part).get("spec") or {}
-        yield from volume_claims.of_pod_spec(role, template, f"spec.{role}.template.spec")
+        yield from workloads.claims_of_pod_spec(role, template, f"spec.{role}.template.spec")
 
 
 def _driver_name(name: str, driver: Record, conf: Mapping[str, str]) -> tuple[str, str]:

@@ -13,10 +13,15 @@ from typing import Any
 
 from rekindle_operator.api import quantities
 from rekindle_operator.cluster.pods import PodSeen, Role, pod_seen
-from rekindle_operator.preflight.subjects import executor_sizes, volume_claims
+from rekindle_operator.preflight.subjects import executor_sizes, workloads
 from rekindle_operator.preflight.subjects.executor_sizes import NOTHING, QuotaDemand
-from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
-from rekindle_operator.preflight.subjects.workloads import Restart, Workload, is_spread, settings
+from rekindle_operator.preflight.subjects.workloads import (
+    MountedClaim,
+    Restart,
+    Workload,
+    is_spread,
+    settings,
+)
 
 CONF_VOLUMES = ("spark-conf-volume-driver", "spark-conf-volume")
 ENDED_PHASES = ("Succeeded", "Failed")
@@ -148,14 +153,14 @@ def _claims(
     driver: Record, executors: Sequence[Record], conf: Mapping[str, str]
 ) -> Iterator[MountedClaim]:
     """Of the settings; and of the pods, but for those that a setting has them make."""
-    said = tuple(volume_claims.of_settings(conf))
+    said = tuple(workloads.claims_of_settings(conf))
     yield from said
     names = {claim.name for claim in said}
     every: list[tuple[Role, Record]] = [("driver", driver)]
     every += [("executor", body) for body in executors]
     for role, body in every:
         pod = body["metadata"]["name"]
-        for claim in volume_claims.of_pod_spec(role, body.get("spec") or {}, f"pod {pod}"):
+        for claim in workloads.claims_of_pod_spec(role, body.get("spec") or {}, f"pod {pod}"):
             own = claim.per_pod or claim.name.startswith(f"{pod}-")
             if claim.name in names:
                 continue

@@ -4,16 +4,62 @@ A value that `kubeflow_operator`, `apache_operator` and `spark_pods` make, each 
 What is around the application is for `environment`.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rekindle_operator.api.recovery_policy import ApplicationKind
 from rekindle_operator.cluster.pods import Role, Sidecar
 from rekindle_operator.preflight.subjects.executor_sizes import NOTHING, QuotaDemand
-from rekindle_operator.preflight.subjects.volume_claims import MountedClaim
 
+# Persistent volume claims that drivers and executors mount, as settings, specs and pods say it.
+
+ON_DEMAND = "OnDemand"
+_CLAIM_SETTING = re.compile(
+    r"spark\.kubernetes\.(driver|executor)\.volumes\.persistentVolumeClaim\."
+    r"(?P<volume>[^.]+)\.options\.claimName"
+)
 Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MountedClaim:
+    """A claim that a role mounts. `field` is what says so. With `per_pod` every pod has a claim of
+    its own, made with it, and `name` is no claim's."""
+
+    role: Role
+    name: str
+    field: str
+    per_pod: bool = False
+
+
+def claims_of_settings(conf: Mapping[str, str]) -> Iterator[MountedClaim]:
+    """Claims that Spark's own settings name."""
+    for name, value in sorted(conf.items()):
+        found = _CLAIM_SETTING.fullmatch(name)
+        if found is not None:
+            role: Role = "driver" if found[1] == "driver" else "executor"
+            per_pod = value == ON_DEMAND or "SPARK_EXECUTOR_ID" in value
+            yield MountedClaim(role, value, name, per_pod)
+
+
+def claims_of_pod_spec(
+    role: Role, spec: Record, field: str, mounted: Iterable[str] | None = None
+) -> Iterator[MountedClaim]:
+    """Claims of a pod's volumes; of those that `mounted` names, where it is given."""
+    names = None if mounted is None else frozenset(mounted)
+    for volume in spec.get("volumes") or ():
+        if names is not None and volume.get("name") not in names:
+            continue
+        where = f"{field}.volumes[{volume.get('name')}]"
+        if volume.get("ephemeral"):
+            yield MountedClaim(role, str(volume.get("name")), where, per_pod=True)
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim:
+            yield MountedClaim(role, str(claim), where)
+
+
 # What maps text to text, whatever has it.
 TEXTS = ("labels", "annotations", "matchLabels", "nodeSelector", "sparkConf", "hadoopConf")
 Restarts = Literal["never", "limited", "always", "unknown"]
@@ -121,3 +167,48 @@ def _unquoted(value: object, path: str) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
             yield from _unquoted(item, f"{path}[{number}]")
+
+
+# Containers of the pods that Spark will make: its own, and those of templates and manifests.
+#
+# Spark's own keeps what its template gives it and gets CPU and memory from the settings: a
+# request and a limit of memory, a limit of CPU only where a setting or the template names one.
+
+
+def containers_of_pod(
+    role: Role,
+    conf: Mapping[str, str],
+    demand: QuotaDemand,
+    template: Record,
+    beside: Iterable[Record] = (),
+) -> tuple[Container, ...]:
+    """The containers of a role's pod, Spark's first. `template` is a pod's spec, `beside` what
+    else a manifest adds."""
+    containers = [*(template.get("containers") or ())]
+    name = conf.get(f"spark.kubernetes.{role}.podTemplateContainerName")
+    named = (item for item in containers if item.get("name") == name)
+    own: Record = next(named, containers[0] if containers else {})
+    others = [item for item in containers if item is not own]
+    others += [*(template.get("initContainers") or ()), *beside]
+    return (_spark_container(role, conf, demand, own), *map(_container_of, others))
+
+
+def _spark_container(
+    role: Role, conf: Mapping[str, str], demand: QuotaDemand, template: Record
+) -> Container:
+    kept = _container_of(template)
+    memory = str(demand.memory_bytes)
+    limits = {**kept.limits, "memory": memory}
+    if limit := conf.get(f"spark.kubernetes.{role}.limit.cores"):
+        limits["cpu"] = limit
+    requests = {**kept.requests, "cpu": f"{demand.cpu_millis}m", "memory": memory}
+    return Container(str(template.get("name") or f"spark-kubernetes-{role}"), requests, limits)
+
+
+def _container_of(container: Record) -> Container:
+    resources = container.get("resources") or {}
+    return Container(
+        str(container.get("name") or "without a name"),
+        resources.get("requests") or {},
+        resources.get("limits") or {},
+    )

@@ -27,7 +27,7 @@ from rekindle_operator.cluster.json_access import (
     text,
 )
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
-from rekindle_operator.provisioning.executor_shape import requests_of
+from rekindle_operator.provisioning.node_demand import requests_of
 from rekindle_operator.provisioning.providers.provider_base import (
     ProviderInput,
     Seen,

@@ -5,9 +5,8 @@
     wind_up   plan how a slot that has ended is cleared away, where that takes planning
     act       the actions that bring a slot about, or clear it away; the same again, however often
 
-None of them remembers anything or decides how many nodes are asked for; slot_progress.py,
-slot_release.py and slot_filling.py call them, each with the scene of an incident and the tally of
-all.
+None of them remembers anything or decides how many nodes are asked for; `node_slots` and
+`provisioning_planner` call them, each with the scene of an incident and the tally of all.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 from rekindle_operator.api.custom_resources import API_VERSION, GROUP
 from rekindle_operator.cluster.json_access import Body, mapping, moment, text
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.provisioning import object_names
+from rekindle_operator.provisioning import request_ledger
 from rekindle_operator.provisioning.cluster_state import ClusterState
 from rekindle_operator.provisioning.node_demand import NodeDemand
 from rekindle_operator.provisioning.provisioning_actions import Action
@@ -54,7 +53,7 @@ class ProviderInput:
 
     def name(self, slot: Slot) -> str:
         """Name of what is made for a slot."""
-        return object_names.slot_name(self.demand.incident, slot.number)
+        return request_ledger.slot_name(self.demand.incident, slot.number)
 
     @property
     def avoided(self) -> tuple[Domain, ...]:
@@ -130,7 +129,7 @@ def metadata(slot: Slot, scene: ProviderInput, namespace: str) -> dict[str, Any]
     incident = scene.demand.incident
     found: dict[str, Any] = {
         "name": scene.name(slot),
-        "labels": object_names.labels(incident, slot.entry, slot.number),
+        "labels": request_ledger.labels(incident, slot.entry, slot.number),
         "annotations": {
             APPLICATION_ANNOTATION: f"{incident.namespace}/{incident.application}",
             RECOVERY_ANNOTATION: incident.recovery,
@@ -152,8 +151,8 @@ def adopted(body: Body, provider: str, stage: Stage) -> Slot | None:
     """The slot in `stage` of an object of ours that is in no note, as far as the object tells."""
     labels = mapping(body, "metadata", "labels")
     annotations = mapping(body, "metadata", "annotations")
-    number = text(labels, object_names.SLOT_LABEL)
-    entry = text(labels, object_names.PROVIDER_LABEL)
+    number = text(labels, request_ledger.SLOT_LABEL)
+    entry = text(labels, request_ledger.PROVIDER_LABEL)
     if not (number.isdecimal() and entry):
         return None
     created = moment(text(body, "metadata", "creationTimestamp")) or 0.0

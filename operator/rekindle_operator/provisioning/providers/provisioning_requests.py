@@ -17,7 +17,7 @@ from typing import Any
 
 from rekindle_operator.api.node_providers import ProvisioningRequest
 from rekindle_operator.cluster.json_access import Body, ObjectKind, condition, is_true, text
-from rekindle_operator.provisioning.executor_shape import pod_template
+from rekindle_operator.provisioning.node_demand import pod_template
 from rekindle_operator.provisioning.providers.provider_base import (
     ProviderInput,
     Seen,

@@ -8,7 +8,7 @@ import yaml
 
 from rekindle_bench import store_disk
 from rekindle_bench.store_disk import GIB, Rates, claim_bytes, computed, disk_bytes
-from rekindle_local.zookeeper_server import SETTINGS
+from rekindle_local.local_zookeeper import SETTINGS
 from rekindle_spark.control import coordinator_client
 
 ROOT = Path(__file__).parents[4]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError, RunError
-from rekindle.verification.duckdb_engine import BatchEngine, quoted
+from rekindle.verification.batch_check import BatchEngine, quoted
 from rekindle_chaos import (
     fault_shrinking,
     step_schemas,

@@ -8,11 +8,17 @@ import msgspec
 import pytest
 
 from rekindle.coordination import CoordinationState, domain_placement
-from rekindle.forecast import domain_forecasts, failure_models, node_arrivals, steady_state
-from rekindle.forecast.failure_models import Named
-from rekindle.forecast.failure_simulation import Arrival, Backlogs, Model, rehearse
-from rekindle.forecast.node_arrivals import Fixed, Trace, Uniform
-from rekindle.forecast.outage_statistics import simulate
+from rekindle.forecast import failure_simulation, outage_forecasts, steady_state
+from rekindle.forecast.failure_simulation import (
+    Arrival,
+    Backlogs,
+    Fixed,
+    Model,
+    Trace,
+    Uniform,
+    rehearse,
+)
+from rekindle.forecast.outage_forecasts import Named, simulate
 from rekindle.model.errors import InputError
 from rekindle.model.reasons import Reason
 
@@ -181,7 +187,7 @@ def test_what_did_not_run_before_neither_survives_nor_comes_back() -> None:
         clock=clock,
     )
     assert outages.queries.keys() == {"rare-birds"}
-    (east, _) = domain_forecasts.forecast(
+    (east, _) = outage_forecasts.forecast(
         waits, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock
     )
     assert east.survives == ("rare-birds",)
@@ -189,7 +195,7 @@ def test_what_did_not_run_before_neither_survives_nor_comes_back() -> None:
 
 
 def test_a_forecast_says_of_each_domain_what_survives_it() -> None:
-    east, west = domain_forecasts.forecast(
+    east, west = outage_forecasts.forecast(
         parsed(two_queries()), Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock
     )
     assert (east.domain, east.nodes, east.survives) == ("east", ("n1",), ("rare-birds",))
@@ -202,7 +208,7 @@ def test_a_query_that_is_hit_does_not_survive_however_soon_it_is_back() -> None:
     at_once = Model(detect_seconds=0.0, restore_seconds=0.0, checkpoint_age_seconds=0.0)
     state = parsed(two_queries())
     idle = replace(state, costs=dict.fromkeys(state.partitions, 0.0), state_bytes={})
-    east, _ = domain_forecasts.forecast(idle, Fixed(0.0, 0.0), at_once, seeds=range(2), clock=clock)
+    east, _ = outage_forecasts.forecast(idle, Fixed(0.0, 0.0), at_once, seeds=range(2), clock=clock)
     assert east.back["late-ships"].high == 0.0
     assert east.survives == ("rare-birds",)
 
@@ -212,7 +218,7 @@ def test_a_forecast_and_the_core_agree_on_what_a_loss_stops() -> None:
     state = parsed(two_queries())
     placed = {name: node for name, node in state.placement.items() if node == "n1"}
     stopped = replace(state, placement=placed, stopped={"rare-birds/0": "raises"})
-    found = domain_forecasts.forecast(
+    found = outage_forecasts.forecast(
         stopped, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock
     )
     shares = {one.domain: one.stopped_share for one in found}
@@ -288,12 +294,12 @@ def test_nonsense_is_no_situation(content: bytes) -> None:
 
 def test_ways_to_fail_and_to_come_back_are_read(tmp_path: Any) -> None:
     state = parsed(two_queries())
-    assert failure_models.parse("nodes:n2,n1", state, "--fail") == Named(("n1", "n2"))
-    assert failure_models.parse("domain:west", state, "--fail") == Named(("n2",))
-    assert node_arrivals.parse("fixed:10,6", "--arrive") == Fixed(10.0, 6.0)
-    assert node_arrivals.parse("uniform:120..360", "--arrive") == Uniform(120.0, 360.0)
+    assert outage_forecasts.parse("nodes:n2,n1", state, "--fail") == Named(("n1", "n2"))
+    assert outage_forecasts.parse("domain:west", state, "--fail") == Named(("n2",))
+    assert failure_simulation.parse("fixed:10,6", "--arrive") == Fixed(10.0, 6.0)
+    assert failure_simulation.parse("uniform:120..360", "--arrive") == Uniform(120.0, 360.0)
     (tmp_path / "t.json").write_text("[5, 2.5]")
-    assert node_arrivals.parse(f"trace:{tmp_path}/t.json", "--arrive") == Trace([5.0, 2.5])
+    assert failure_simulation.parse(f"trace:{tmp_path}/t.json", "--arrive") == Trace([5.0, 2.5])
 
 
 @pytest.mark.parametrize(
@@ -309,19 +315,19 @@ def test_ways_to_fail_and_to_come_back_are_read(tmp_path: Any) -> None:
 )
 def test_other_ways_to_fail_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        failure_models.parse(text, parsed(two_queries()), "--fail")
+        outage_forecasts.parse(text, parsed(two_queries()), "--fail")
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", "fixed:1", "uniform:9..3", "trace:", "trace:/no/such", "x:1"])
 def test_other_ways_to_come_back_are_refused(text: str) -> None:
     with pytest.raises(InputError) as refused:
-        node_arrivals.parse(text, "--arrive")
+        failure_simulation.parse(text, "--arrive")
     assert str(refused.value).startswith("--arrive")
 
 
 def test_a_trace_holds_seconds_only(tmp_path: Any) -> None:
     (tmp_path / "t.json").write_text("[1, -2]")
     with pytest.raises(InputError) as refused:
-        node_arrivals.parse(f"trace:{tmp_path}/t.json", "--arrive")
+        failure_simulation.parse(f"trace:{tmp_path}/t.json", "--arrive")
     assert "[1]: is -2" in str(refused.value)

@@ -12,8 +12,8 @@ from rekindle import planning
 from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.planning import density_search, local_search
 from rekindle.planning.density_search import best_density
-from rekindle.planning.greedy_selection import grown
-from rekindle.planning.lost_queries import sort_queries
+from rekindle.planning.local_search import grown
+from rekindle.planning.placement_repair import sort_queries
 from rekindle.planning.problem_arrays import Instance, SolverBudget, from_problem
 from rekindle.planning.solver import combined
 from rekindle.planning.upper_bound import relax

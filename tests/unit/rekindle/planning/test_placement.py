@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle import planning
 from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
-from rekindle.planning.packing import Packing
+from rekindle.planning.placement import Packing
 
 TOLERANCE = 1e-6
 

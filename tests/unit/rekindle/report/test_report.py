@@ -10,7 +10,7 @@ import pytest
 from rekindle import report
 from rekindle.model.errors import InputError
 from rekindle.model.run_events import Event
-from rekindle.report import availability_bound
+from rekindle.report import availability
 from rekindle_testing import run_builders
 from rekindle_testing.run_builders import BuiltRun, BuiltScenario
 
@@ -289,7 +289,7 @@ def test_the_bound_keeps_what_is_back_and_pays_shared_partitions_once() -> None:
         return ["a"] if "a" in problem["queries"] and fits else []
 
     steps = [(0.0, 20.0), (10.0, 45.0), (20.0, 50.0)]
-    assert availability_bound.back_times(inputs, costs, frozenset(), steps, choose) == {"a": 10.0}
+    assert availability.back_times(inputs, costs, frozenset(), steps, choose) == {"a": 10.0}
     assert asked == [["a", "b", "c"], ["a", "b", "c"], ["b", "c"]]
 
 
@@ -302,7 +302,7 @@ def test_a_query_whose_partitions_all_run_for_others_is_back_with_them() -> None
         },
     }
     inputs = report.Inputs.from_record(record)
-    back = availability_bound.back_times(
+    back = availability.back_times(
         inputs, {"s/0": 1.0, "a/0": 1.0}, frozenset(), [(5.0, 9.0)], lambda _: ["a"]
     )
     assert back == {"a": 5.0, "b": 5.0}

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from rekindle import report
 from rekindle.model.run_events import Event
-from rekindle.verification import commit_check
+from rekindle.verification import report_check
 from rekindle_testing import run_builders
 from rekindle_testing.run_builders import BuiltScenario
 
@@ -40,7 +40,7 @@ def two_partitions(directory: Path) -> tuple[report.Inputs, list[Event]]:
 
 def test_a_repeat_from_a_checkpoint_commits_nothing_twice(tmp_path: Path) -> None:
     inputs, events = two_partitions(tmp_path)
-    assert commit_check.check(tmp_path, events, inputs) == []
+    assert report_check.check_commits(tmp_path, events, inputs) == []
 
 
 def test_every_single_commit_event_of_every_partition_is_missed(tmp_path: Path) -> None:
@@ -48,11 +48,11 @@ def test_every_single_commit_event_of_every_partition_is_missed(tmp_path: Path) 
     for event in events:
         if event.kind == "commit":
             rest = [other for other in events if other is not event]
-            differences = commit_check.check(tmp_path, rest, inputs)
+            differences = report_check.check_commits(tmp_path, rest, inputs)
             assert differences, event
             assert all(str(event.query_partition) in each.where for each in differences)
 
 
 def test_brackets_in_the_directorys_name_are_no_pattern(tmp_path: Path) -> None:
     inputs, events = two_partitions(tmp_path / "run[1]")
-    assert commit_check.check(tmp_path / "run[1]", events, inputs) == []
+    assert report_check.check_commits(tmp_path / "run[1]", events, inputs) == []

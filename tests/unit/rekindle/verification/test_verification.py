@@ -15,8 +15,8 @@ import pytest
 
 from rekindle import report, verification
 from rekindle.model.errors import InputError, RunError
-from rekindle.verification import batch_check, figure_differences
-from rekindle.verification.duckdb_engine import BatchEngine
+from rekindle.verification import batch_check, report_check
+from rekindle.verification.batch_check import BatchEngine
 from rekindle_cli.commands.verify import verify
 from rekindle_testing import run_builders
 from rekindle_testing.run_builders import BuiltScenario
@@ -391,4 +391,4 @@ def test_statements_that_belong_to_no_query_are_refused(sql: str, message: str) 
     ],
 )
 def test_figures_are_equal_within_a_millionth(reported: Any, computed: Any, equal: bool) -> None:
-    assert (figure_differences.differences(reported, computed) == []) is equal
+    assert (report_check.differences(reported, computed) == []) is equal

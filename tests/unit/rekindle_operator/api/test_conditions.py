@@ -6,10 +6,10 @@ import pytest
 
 from rekindle.coordination.session import Driver
 from rekindle.model.reasons import Reason
-from rekindle_operator.api import conditions
-from rekindle_operator.api.conditions import ConditionFinding, camel_case
+from rekindle_operator.api import custom_resources
+from rekindle_operator.api.custom_resources import ConditionFinding, camel_case
 from rekindle_operator.controller.coordination_risks import Coordination, DriverContact, dangers
-from rekindle_operator.detection.detection_reasons import DetectionReason
+from rekindle_operator.detection.detection_events import DetectionReason
 from rekindle_operator.policies import policy_conditions
 from rekindle_operator.recovery import RecoveryReason
 from rekindle_testing.operator_builders import make_class
@@ -92,14 +92,14 @@ def test_queries_that_have_stopped_are_said_with_the_record() -> None:
     assert found.message.startswith(f"{names}q0: step tops: raised ValueError: xxx")
     assert found.message.count("raised") == 1
     assert found.message.endswith(" late: no")
-    assert len(found.message) < conditions.MESSAGE_LENGTH_MAX
+    assert len(found.message) < custom_resources.MESSAGE_LENGTH_MAX
 
 
 def test_a_condition_keeps_its_moment_until_its_status_changes() -> None:
-    first = conditions.updated(
+    first = custom_resources.updated(
         (), [ConditionFinding("Protected", True, Reason.STARTED, "All well.")], 1, NOW
     )
-    later = conditions.updated(
+    later = custom_resources.updated(
         first,
         [ConditionFinding("Protected", True, Reason.RESUMED, "Still.")],
         2,
@@ -108,7 +108,7 @@ def test_a_condition_keeps_its_moment_until_its_status_changes() -> None:
     (kept,) = later
     assert kept.last_transition_time == NOW.replace(microsecond=0)
     assert (kept.reason, kept.message, kept.observed_generation) == ("Resumed", "Still.", 2)
-    (turned,) = conditions.updated(
+    (turned,) = custom_resources.updated(
         later,
         [ConditionFinding("Protected", None, Reason.RESUMED, "?")],
         2,
@@ -119,7 +119,7 @@ def test_a_condition_keeps_its_moment_until_its_status_changes() -> None:
 
 
 def test_a_word_is_in_one_list_only() -> None:
-    lists = [Reason, RecoveryReason, DetectionReason, conditions.ResourceReason]
+    lists = [Reason, RecoveryReason, DetectionReason, custom_resources.ResourceReason]
     words = [str(word) for words in lists for word in words]
     assert len(words) == len(set(words))
 

@@ -11,17 +11,25 @@ from rekindle.model import incidents
 from rekindle.model.errors import InputError
 from rekindle.model.reasons import Reason
 from rekindle_operator.api import (
-    conditions,
     custom_resources,
     recovery_class,
     recovery_policy,
     recovery_resource,
-    recovery_status,
 )
-from rekindle_operator.api.conditions import Condition, ConditionFinding, ResourceReason, camel_case
+from rekindle_operator.api.custom_resources import (
+    Condition,
+    ConditionFinding,
+    ResourceReason,
+    camel_case,
+)
 from rekindle_operator.api.recovery_policy import PolicyStatus, SelectedApplication
-from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
-from rekindle_operator.api.recovery_status import PlanMade, QueryRecovery, RecoveryStatus
+from rekindle_operator.api.recovery_resource import (
+    ApplicationReference,
+    PlanMade,
+    QueryRecovery,
+    RecoverySpec,
+    RecoveryStatus,
+)
 from rekindle_operator.policies import policy_conditions
 from rekindle_testing.operator_builders import (
     CREATED,
@@ -136,7 +144,7 @@ def test_nothing_is_written_of_what_is_not_there() -> None:
     ],
 )
 def test_moments_are_written_in_utc(moment: datetime, text: str) -> None:
-    assert custom_resources.written(recovery_status.DriverRecovery(lost_at=moment)) == {
+    assert custom_resources.written(recovery_resource.DriverRecovery(lost_at=moment)) == {
         "lostAt": text
     }
 
@@ -172,15 +180,15 @@ def recovery_spec() -> dict[str, Any]:
 def test_a_condition_keeps_the_moment_of_its_last_transition_while_its_status_stays() -> None:
     later = CREATED + timedelta(hours=1, milliseconds=250)
     said = [
-        ConditionFinding(conditions.ACCEPTED, True, ResourceReason.NARROWED, "less"),
-        ConditionFinding(conditions.PROTECTED, None, ResourceReason.NOTHING_SELECTED, "none"),
+        ConditionFinding(custom_resources.ACCEPTED, True, ResourceReason.NARROWED, "less"),
+        ConditionFinding(custom_resources.PROTECTED, None, ResourceReason.NOTHING_SELECTED, "none"),
     ]
     before = (
         Condition("Accepted", "True", "AsWritten", "all", CREATED, 1),
         Condition("Kept", "False", "Old", "as it was", CREATED, 1),
         Condition("Protected", "True", "SidecarsPresent", "all", CREATED, 1),
     )
-    assert conditions.updated(before, said, 2, later) == (
+    assert custom_resources.updated(before, said, 2, later) == (
         Condition("Accepted", "True", "Narrowed", "less", CREATED, 2),
         Condition("Kept", "False", "Old", "as it was", CREATED, 1),
         Condition(
@@ -190,9 +198,11 @@ def test_a_condition_keeps_the_moment_of_its_last_transition_while_its_status_st
 
 
 def test_a_condition_is_the_same_when_the_same_is_said_again() -> None:
-    said = [ConditionFinding(conditions.EXCLUSIVE, True, ResourceReason.NO_OVERLAP, "t" * 5_000)]
-    once = conditions.updated((), said, 1, CREATED)
-    assert conditions.updated(once, said, 1, CREATED + timedelta(days=1)) == once
+    said = [
+        ConditionFinding(custom_resources.EXCLUSIVE, True, ResourceReason.NO_OVERLAP, "t" * 5_000)
+    ]
+    once = custom_resources.updated((), said, 1, CREATED)
+    assert custom_resources.updated(once, said, 1, CREATED + timedelta(days=1)) == once
     assert len(once[0].message) == 1_000
 
 
@@ -259,7 +269,7 @@ def test_the_newest_plans_are_kept_and_the_rest_is_counted() -> None:
     status = RecoveryStatus()
     for number in range(1, 50):
         status = msgspec.structs.replace(status, plans=(*status.plans, plan(number)))
-        record = recovery_status.to_status(status)
+        record = recovery_resource.to_status(status)
         status = read_back(record)
         assert status.plans_total == number
         assert status.plans_dropped == max(0, number - 20)
@@ -285,7 +295,7 @@ def query(name: str, priority: float, *, lost: bool = True, back: bool = False) 
 
 def test_queries_that_were_never_lost_or_are_back_count_as_back() -> None:
     queries = (query("a", 1), query("b", 5, back=True), query("c", 3, lost=False))
-    status = recovery_status.to_status(RecoveryStatus(queries=queries))
+    status = recovery_resource.to_status(RecoveryStatus(queries=queries))
     assert (status["queriesTotal"], status["queriesBack"], status["back"]) == (3, 2, "2/3")
     assert [item["name"] for item in status["queries"]] == ["b", "c", "a"]
 
@@ -293,15 +303,15 @@ def test_queries_that_were_never_lost_or_are_back_count_as_back() -> None:
 def test_of_too_many_queries_those_that_wait_are_kept() -> None:
     queries = [query(f"back-{number}", 10, back=True) for number in range(600)]
     queries += [query(f"waits-{number}", 1) for number in range(100)]
-    status = recovery_status.to_status(RecoveryStatus(queries=tuple(queries)))
+    status = recovery_resource.to_status(RecoveryStatus(queries=tuple(queries)))
     assert status["back"] == "600/700"
     assert len(status["queries"]) == 500
     assert sum("backAt" not in item for item in status["queries"]) == 100
 
 
 def test_totals_stay_when_a_list_that_was_cut_is_written_again() -> None:
-    once = recovery_status.to_status(longest_story())
-    again = recovery_status.to_status(read_back(once))
+    once = recovery_resource.to_status(longest_story())
+    again = recovery_resource.to_status(read_back(once))
     assert again == once
     assert (once["lostNodesTotal"], len(once["lostNodes"])) == (400, 200)
     assert (once["plansTotal"], once["plansDropped"], len(once["plans"])) == (40, 20, 20)
@@ -311,11 +321,11 @@ def test_totals_stay_when_a_list_that_was_cut_is_written_again() -> None:
 
 
 def test_the_longest_story_fits_into_an_object() -> None:
-    assert len(json.dumps(recovery_status.to_status(longest_story()))) <= STATUS_BYTES_MAX
+    assert len(json.dumps(recovery_resource.to_status(longest_story()))) <= STATUS_BYTES_MAX
 
 
 def test_an_empty_story_says_so_in_its_columns() -> None:
-    status = recovery_status.to_status(RecoveryStatus())
+    status = recovery_resource.to_status(RecoveryStatus())
     assert status == {
         "observedGeneration": 0,
         "dryRun": False,

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from rekindle.model.reasons import Reason
-from rekindle_operator.api.conditions import ResourceReason
+from rekindle_operator.api.custom_resources import ResourceReason
 from rekindle_operator.controller.operator_main import operate
-from rekindle_operator.detection.detection_reasons import DetectionReason
-from rekindle_operator.policies.protection_reasons import ProtectionReason
+from rekindle_operator.detection.detection_events import DetectionReason
+from rekindle_operator.policies.policy_selection import ProtectionReason
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 ROOT = Path(__file__).parents[4]

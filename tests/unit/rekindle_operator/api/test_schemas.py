@@ -11,14 +11,12 @@ import pytest
 import yaml
 
 from rekindle_operator.api import (
-    conditions,
+    custom_resources,
     recovery_class,
     recovery_policy,
     recovery_resource,
-    recovery_status,
 )
-from rekindle_operator.api.conditions import ResourceReason
-from rekindle_operator.api.custom_resources import Resource
+from rekindle_operator.api.custom_resources import Resource, ResourceReason
 
 ROOT = Path(__file__).parents[4]
 KINDS: dict[str, type[Resource]] = {
@@ -171,7 +169,8 @@ def test_columns_point_at_fields(kind: str) -> None:
         found = condition.match(path)
         if found:
             assert (
-                getattr(conditions, re.sub(r"(?<!^)(?=[A-Z])", "_", found[1]).upper()) == found[1]
+                getattr(custom_resources, re.sub(r"(?<!^)(?=[A-Z])", "_", found[1]).upper())
+                == found[1]
             )
         else:
             assert path in paths or path == ".metadata.creationTimestamp"
@@ -374,16 +373,16 @@ def test_every_example_is_read_and_its_status_is_written_as_it_stands(
         case recovery_class.RecoveryClass():
             assert recovery_class.to_status(resource.status, resource.spec) == expected
         case recovery_resource.Recovery():
-            assert recovery_status.to_status(resource.status) == expected
+            assert recovery_resource.to_status(resource.status) == expected
 
 
 def test_every_phase_and_reason_of_resources_is_explained() -> None:
     text = (ROOT / "docs" / "resources.md").read_text()
     for reason in ResourceReason:
-        assert f"| `{conditions.camel_case(reason)}` | {reason.meaning} |" in text
+        assert f"| `{custom_resources.camel_case(reason)}` | {reason.meaning} |" in text
     for phase in schema("Recovery")["properties"]["status"]["properties"]["phase"]["enum"]:
         assert f"| `{phase}` |" in text
-    assert {*recovery_status.ENDED} == {"Recovered", "Abandoned"}
+    assert {*recovery_resource.ENDED} == {"Recovered", "Abandoned"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,8 +12,7 @@ from operator_world import tell
 from spark_objects import Body
 
 from rekindle_operator.api import recovery_policy, recovery_resource
-from rekindle_operator.api.recovery_resource import ApplicationReference
-from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.api.recovery_resource import ApplicationReference, NodeRequest
 from rekindle_operator.applications import application_recovery
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused

@@ -22,7 +22,7 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.cluster import application_matching, pods
 from rekindle_operator.cluster.pods import APPLICATION_LABEL
 from rekindle_operator.policies import policy_status_writer
-from rekindle_operator.policies.protection_reasons import ProtectionReason
+from rekindle_operator.policies.policy_selection import ProtectionReason
 
 
 @pytest.mark.parametrize(

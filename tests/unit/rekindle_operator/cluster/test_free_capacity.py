@@ -6,8 +6,8 @@ from operator_world import KUBEFLOW, application, told
 from spark_objects import Body
 
 from rekindle.protocol import NodeSeen
-from rekindle_operator.cluster import free_capacity
-from rekindle_operator.detection.node_lookup import locate
+from rekindle_operator.cluster import nodes as cluster_nodes
+from rekindle_operator.detection.node_inventory import locate
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_executors_on_one_node_share_its_room_by_their_requests_and_up_to_their_
     assert room is not None
     assert room.free_percent == 600.0
     by_number = {pod.uid: pod.executor_id for pod in found.executors}
-    shares = free_capacity.shares(room, found.executors)
+    shares = cluster_nodes.shares(room, found.executors)
     assert {by_number[uid]: percent for uid, percent in shares.items()} == {"1": 200.0, "2": 300.0}
 
 
@@ -128,7 +128,7 @@ def test_executors_that_request_nothing_share_alike() -> None:
     found = application(registry)
     room = registry.room("node-5", found)
     assert room is not None
-    assert list(free_capacity.shares(room, found.executors).values()) == [100.0, 100.0]
+    assert list(cluster_nodes.shares(room, found.executors).values()) == [100.0, 100.0]
 
 
 def test_a_plan_gets_no_more_than_others_leave_and_no_more_than_the_driver_says() -> None:
@@ -136,11 +136,11 @@ def test_a_plan_gets_no_more_than_others_leave_and_no_more_than_the_driver_says(
         return NodeSeen(incarnation="1.0", capacity_percent=percent)
 
     nodes = {"a": seen(200.0), "b": seen(200.0), "c": seen(50.0), "d": seen(5.0)}
-    found = free_capacity.capped(nodes, {"a": 137.0, "b": 300.0, "c": 49.9999999, "d": 2.0})
+    found = cluster_nodes.capped(nodes, {"a": 137.0, "b": 300.0, "c": 49.9999999, "d": 2.0})
     assert {name: node.capacity_percent for name, node in found.items()} == {
         "a": 130.0,
         "b": 200.0,
         "c": 50.0,
         "d": 5.0,
     }
-    assert free_capacity.capped(nodes, {"a": 200.0}) is nodes
+    assert cluster_nodes.capped(nodes, {"a": 200.0}) is nodes

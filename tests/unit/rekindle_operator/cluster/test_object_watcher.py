@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.event_inbox import EventInbox
-from rekindle_operator.cluster.object_watcher import news_of
+from rekindle_operator.cluster.object_watcher import EventInbox, news_of
 from rekindle_operator.cluster.watch_events import News, WatchHandler
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
 

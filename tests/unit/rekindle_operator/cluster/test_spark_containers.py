@@ -7,9 +7,8 @@ import spark_objects as objects
 from injection_world import driver, patched, terms
 from spark_objects import Body, container
 
-from rekindle_operator.cluster.pods import SIDECAR, PodSeen, pod_seen
-from rekindle_operator.cluster.spark_containers import spark_container
-from rekindle_operator.provisioning.executor_shape import executor_of
+from rekindle_operator.cluster.pods import SIDECAR, PodSeen, pod_seen, spark_container
+from rekindle_operator.provisioning.node_demand import executor_of
 
 LIMIT = {"limits": {"cpu": "2"}}
 MESH = container("istio-proxy", args=["proxy", "sidecar", "--domain", "flights.svc"])

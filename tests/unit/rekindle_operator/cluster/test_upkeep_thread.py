@@ -4,7 +4,7 @@ import threading
 
 from rekindle.model.errors import RunError
 from rekindle_operator.cluster.api_client import ObjectConflict
-from rekindle_operator.cluster.upkeep_thread import UpkeepThread
+from rekindle_operator.cluster.work_queue import UpkeepThread
 
 
 class Work:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import Histogram
 
-from rekindle_coordinator.driver_metrics import DriverFigures
+from rekindle_coordinator.coordinator_health import DriverFigures
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.webhook import webhook_server
 

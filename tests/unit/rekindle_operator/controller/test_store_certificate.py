@@ -20,7 +20,7 @@ from rekindle_operator.controller.store_certificate import (
     StoreCertificate,
     hosts_of,
 )
-from rekindle_operator.webhook import certificate_issuer
+from rekindle_operator.webhook import certificate_rotation
 
 START = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
@@ -84,7 +84,7 @@ def test_whoever_acts_makes_it_once_and_all_others_read_it() -> None:
     assert (
         acting.ends
         == standby.ends
-        == START - certificate_issuer.BACKDATED + certificate_issuer.LIFE
+        == START - certificate_rotation.BACKDATED + certificate_rotation.LIFE
     )
 
 
@@ -93,7 +93,7 @@ def test_servers_may_present_it_to_clients_and_to_each_other() -> None:
     made(server).turn(START)
     certificate = x509.load_pem_x509_certificate(server.data("tls.crt"))
     usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert set(usages) == set(certificate_issuer.PEER)
+    assert set(usages) == set(certificate_rotation.PEER)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert set(names.get_values_for_type(x509.DNSName)) == {"zk-0.zk.team.svc", "zk-1.zk.team.svc"}
     assert "store" in certificate.issuer.rfc4514_string()

@@ -11,13 +11,13 @@ from cryptography import x509
 from store_in_memory import SharedStore
 from tls_servers import tls_files, tls_server
 
-from rekindle_operator.controller.operator_metrics import OperatorMetrics
-from rekindle_operator.controller.zookeeper_probe import (
+from rekindle_operator.controller.coordination_risks import (
     ServerFigures,
     ZookeeperProbe,
     figures_of,
     serves,
 )
+from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_zookeeper import Encryption
 
 ANSWERS = [

@@ -5,7 +5,7 @@ from typing import Any
 
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.protocol.store_paths import Place
-from rekindle_operator.detection.drained_nodes import DrainedNodes
+from rekindle_operator.controller.effects import DrainedNodes
 
 PLACE = Place("shop", "flights")
 

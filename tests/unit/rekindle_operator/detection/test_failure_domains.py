@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from rekindle_operator.detection import failure_domains
-from rekindle_operator.detection.detection_reasons import DetectionReason
+from rekindle_operator.detection.detection_events import DetectionReason
 from rekindle_operator.detection.failure_domains import Domain
 
 ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"

@@ -22,7 +22,7 @@ from detection_world import RULES, Change, Team, cluster, follow, play, told
 from rekindle.coordination import Driver
 from rekindle.model.reasons import Reason
 from rekindle_operator.detection import detection_events, node_detector
-from rekindle_operator.detection.detection_reasons import DetectionReason
+from rekindle_operator.detection.detection_events import DetectionReason
 
 SILENT = [
     Story("nothing happens", [], []),

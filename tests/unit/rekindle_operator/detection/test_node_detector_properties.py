@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from rekindle.coordination import Driver
 from rekindle_operator.detection import node_detector
-from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
+from rekindle_operator.detection.detection_events import (
+    DetectionEvent,
+    DetectionKind,
+    DetectionReason,
+)
 from rekindle_operator.detection.detection_input import READY
-from rekindle_operator.detection.detection_reasons import DetectionReason
 
 NAMES = ("n1", "n2", "n3", "n4")
 PERIOD = RULES.period_seconds

@@ -16,21 +16,16 @@ import yaml
 
 from rekindle.model.errors import InputError
 from rekindle_operator.api import recovery_policy, recovery_resource
-from rekindle_operator.kubectl import (
-    approval_preview,
-    plugin_main,
-    recovery_text,
-    status_table,
-    wait_text,
-)
-from rekindle_operator.kubectl.api_errors import ApiRefusal
+from rekindle_operator.kubectl import plugin_main, recovery_text
+from rekindle_operator.kubectl.api_connection import ApiRefusal
+from rekindle_operator.kubectl.subcommands import kubectl_approve, kubectl_status
 from rekindle_testing.operator_builders import make_class, make_policy
 
 EAST = timezone(timedelta(hours=2))
 
 
-def rows(*recoveries: Any, **changed: Any) -> dict[str, status_table.Row]:
-    found = status_table.rows([world.policy(**changed)], recoveries)
+def rows(*recoveries: Any, **changed: Any) -> dict[str, kubectl_status.Row]:
+    found = kubectl_status.rows_of([world.policy(**changed)], recoveries)
     return {row.application: row for row in found}
 
 
@@ -79,11 +74,11 @@ def test_conditions_that_a_person_should_know_are_told(
     kind: str, status: str, reason: str, told: bool
 ) -> None:
     policy = world.policy(conditions=(world.condition(kind, status, reason, "Why."),))
-    assert [item.reason for item in status_table.notices([policy])] == ([reason] if told else [])
+    assert [item.reason for item in kubectl_status.notices([policy])] == ([reason] if told else [])
 
 
 def test_a_policy_that_nobody_has_looked_at_is_told() -> None:
-    found = status_table.notices([world.policy(observed_generation=0)])
+    found = kubectl_status.notices([world.policy(observed_generation=0)])
     assert [item.reason for item in found] == ["NotObserved"]
 
 
@@ -106,7 +101,7 @@ def test_a_recovery_of_which_nothing_is_told_yet_is_explained_all_the_same() -> 
     found = recovery_resource.from_object(record)
     *_, last = recovery_text.story(found, world.NOW)
     assert last == "The operator has not told anything of it yet."
-    assert wait_text.outlook(found).waiting == ()
+    assert recovery_text.outlook(found).waiting == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +115,7 @@ def test_a_query_is_out_until_it_is_back_or_until_now(name: str, out: float) -> 
 
 
 def test_a_query_that_was_not_lost_has_run_all_the_time() -> None:
-    recovery = world.recovery(queries=(world.recovery_status.QueryRecovery("calm", 1.0),))
+    recovery = world.recovery(queries=(world.recovery_resource.QueryRecovery("calm", 1.0),))
     query = recovery_text.query_named(recovery, "calm")
     assert recovery_text.out_seconds(query, recovery, world.NOW) is None
     assert "It was not lost" in "".join(recovery_text.of_query(query, recovery, world.NOW))
@@ -139,7 +134,7 @@ def test_a_query_that_is_none_is_answered_with_those_near_it() -> None:
 
 
 def test_what_waits_is_in_the_order_in_which_the_planner_looks() -> None:
-    found = wait_text.outlook(world.recovery())
+    found = recovery_text.outlook(world.recovery())
     assert [query.name for query in found.waiting] == ["rare", "rarest"]
     assert [query.name for query in found.catching_up] == ["busiest-airports"]
     assert found.reasons == {"NoCapacity": "No room: 2 of 4 nodes are up."}
@@ -150,13 +145,13 @@ def test_what_waits_is_in_the_order_in_which_the_planner_looks() -> None:
 
 @pytest.mark.parametrize("phase", ["Suspected", "Held", "AwaitingApproval", "AwaitingDriver"])
 def test_a_phase_in_which_nobody_plans_is_a_hindrance(phase: str) -> None:
-    found = wait_text.outlook(world.recovery(phase=phase))
+    found = recovery_text.outlook(world.recovery(phase=phase))
     assert found.hindrance is not None
     assert found.hindrance[0] == "CorrelatedFailure"
 
 
 FENCED_BY_APPROVAL = {"mode": "OutOfServiceTaint", "certainty": ["Approval"]}
-GONE = world.recovery_status.DriverRecovery(world.at(7))
+GONE = world.recovery_resource.DriverRecovery(world.at(7))
 
 
 @pytest.mark.parametrize(
@@ -175,22 +170,22 @@ def test_an_approval_of_fencing_says_what_it_does_and_no_other_one_fences(
     recovery = world.recovery(phase="AwaitingApproval", driver=driver)
     class_ = None if fencing is None else make_class(fencing=fencing)
     held = (make_policy(**policy), class_)
-    text = " ".join(approval_preview.of_approval(recovery, *held, fencing=True))
+    text = " ".join(kubectl_approve.of_approval(recovery, *held, fencing=True))
     assert words in text
     assert "plans are made" not in text
-    other = " ".join(approval_preview.of_approval(recovery, *held))
+    other = " ".join(kubectl_approve.of_approval(recovery, *held))
     assert "plans are made and carried out" in other
     assert "The driver was on" not in other
 
 
 def test_an_approval_that_nobody_waits_for_says_so() -> None:
-    text = " ".join(approval_preview.of_approval(world.recovery(), None, None))
+    text = " ".join(kubectl_approve.of_approval(world.recovery(), None, None))
     assert "Nothing waits for the approval" in text
 
 
 def test_an_approval_under_a_pause_or_a_dry_run_says_that_nothing_happens() -> None:
     text = " ".join(
-        approval_preview.of_approval(
+        kubectl_approve.of_approval(
             world.recovery(), make_policy(paused=True), make_class(dryRun=True)
         )
     )
@@ -275,13 +270,14 @@ def test_where_nobody_has_looked_nothing_is_said_to_be_well() -> None:
 def test_the_same_of_many_policies_is_said_once() -> None:
     text = "The store has one server."
     said = [
-        status_table.StatusNotice(f"policy flights/{name}", "StoreSingle", text) for name in "abcde"
+        kubectl_status.StatusNotice(f"policy flights/{name}", "StoreSingle", text)
+        for name in "abcde"
     ]
-    other = status_table.StatusNotice(
+    other = kubectl_status.StatusNotice(
         "policy flights/a", "Paused", "Nothing is planned or requested."
     )
-    assert status_table.merged([*said[:2], other, *said[2:]]) == (
-        status_table.StatusNotice(
+    assert kubectl_status.merged([*said[:2], other, *said[2:]]) == (
+        kubectl_status.StatusNotice(
             "policy flights/a, policy flights/b, policy flights/c and 2 more", "StoreSingle", text
         ),
         other,
@@ -291,7 +287,7 @@ def test_the_same_of_many_policies_is_said_once() -> None:
 def test_a_notice_does_not_repeat_its_reason() -> None:
     record = world.policy()
     spec = msgspec.structs.replace(record.spec, paused=True, dry_run=True)
-    for notice in status_table.notices([msgspec.structs.replace(record, spec=spec)]):
+    for notice in kubectl_status.notices([msgspec.structs.replace(record, spec=spec)]):
         first = notice.text.split()[0].strip(":,")
         assert not notice.reason.startswith(first)
 

@@ -10,8 +10,7 @@ from spark_objects import Body
 
 from rekindle_operator.cluster.pods import AWAITED, GATE
 from rekindle_operator.kubectl import plugin_main
-from rekindle_operator.kubectl.api_connection import STRATEGIC
-from rekindle_operator.kubectl.api_errors import ApiRefusal
+from rekindle_operator.kubectl.api_connection import STRATEGIC, ApiRefusal
 from rekindle_operator.kubectl.subcommands import kubectl_release
 
 QUOTA = "example.com/quota"

@@ -12,8 +12,8 @@ from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.controller.effects import DecisionCache
-from rekindle_operator.policies import domain_loss_forecast, policy_conditions
-from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
+from rekindle_operator.policies import policy_conditions
+from rekindle_operator.policies.policy_conditions import DomainLossForecast
 
 PLACE = Place("flights", "departures")
 TOPOLOGY = Topology(
@@ -44,20 +44,20 @@ def running(ships: str = "n1", birds: str = "n2", **domains: str | None) -> Coor
 
 
 def test_each_domain_stops_what_it_has_a_part_of_the_greatest_loss_first() -> None:
-    assert domain_loss_forecast.look_out(running()) == DomainLossForecast({"a": 0.9, "b": 0.1})
-    assert domain_loss_forecast.look_out(running(birds="n1")) == DomainLossForecast(
+    assert policy_conditions.look_out(running()) == DomainLossForecast({"a": 0.9, "b": 0.1})
+    assert policy_conditions.look_out(running(birds="n1")) == DomainLossForecast(
         {"a": 1.0, "b": 0.0}
     )
 
 
 def test_a_node_without_a_label_is_no_domain_to_tell_of() -> None:
-    assert domain_loss_forecast.look_out(running(n2=None)) == DomainLossForecast({"a": 0.9})
-    assert domain_loss_forecast.look_out(running(n1=None, n2=None)) == DomainLossForecast({})
+    assert policy_conditions.look_out(running(n2=None)) == DomainLossForecast({"a": 0.9})
+    assert policy_conditions.look_out(running(n1=None, n2=None)) == DomainLossForecast({})
 
 
 @pytest.mark.parametrize("change", [{"starting": True}, {"incident": INCIDENT}, {"placement": {}}])
 def test_while_not_all_is_as_it_should_be_nothing_is_said(change: dict[str, object]) -> None:
-    assert domain_loss_forecast.look_out(replace(running(), **change)) is None  # type: ignore[arg-type]
+    assert policy_conditions.look_out(replace(running(), **change)) is None  # type: ignore[arg-type]
 
 
 def test_in_an_incident_what_was_so_before_it_stays_known() -> None:
@@ -74,7 +74,7 @@ def test_in_an_incident_what_was_so_before_it_stays_known() -> None:
 
 def test_a_node_that_is_only_suspected_still_holds_what_its_domain_would_lose() -> None:
     state, _ = advance(running(), NodeSuspected("n1"), 5.0, clock=float)
-    assert domain_loss_forecast.look_out(state) == DomainLossForecast({"a": 0.9, "b": 0.1})
+    assert policy_conditions.look_out(state) == DomainLossForecast({"a": 0.9, "b": 0.1})
 
 
 def test_from_suspicion_to_loss_and_back_cases_are_kept_and_told_of() -> None:

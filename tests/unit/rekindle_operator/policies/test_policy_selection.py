@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rekindle.model.reasons import Reason
-from rekindle_operator.api.conditions import ResourceReason
+from rekindle_operator.api.custom_resources import ResourceReason
 from rekindle_operator.api.recovery_policy import SelectedApplication
 from rekindle_operator.policies import effective_policy, policy_conditions, policy_selection
 from rekindle_operator.policies.policy_selection import Overlap, SelectableApplication

@@ -27,8 +27,8 @@ from rekindle_operator.provisioning import (
     NodeLimits,
     decide,
     limits_of,
-    object_names,
     remains,
+    request_ledger,
 )
 from rekindle_operator.provisioning import request_ledger as notes_of
 from rekindle_testing.operator_builders import make_class, make_policy
@@ -331,7 +331,7 @@ def test_a_note_that_may_not_be_written_is_told_and_nothing_is_made() -> None:
 
 def test_incidents_of_one_number_are_told_apart_when_they_were_counted_anew() -> None:
     later = msgspec.structs.replace(FLIGHTS, uid="u9")
-    assert object_names.scope(later) != object_names.scope(FLIGHTS)
+    assert request_ledger.scope(later) != request_ledger.scope(FLIGHTS)
     world = World(KARPENTER)
     for incident in (FLIGHTS, later):
         world.want(incident, requests={"1-nodes-2": lost(2)})
@@ -340,17 +340,17 @@ def test_incidents_of_one_number_are_told_apart_when_they_were_counted_anew() ->
 
 
 def test_names_are_short_certain_and_a_person_can_read_them() -> None:
-    name = object_names.slot_name(FLIGHTS, 12)
+    name = request_ledger.slot_name(FLIGHTS, 12)
     assert name.startswith("rekindle-departures-1-")
     assert name.endswith("-12")
-    assert name == object_names.slot_name(FLIGHTS, 12)
-    other = object_names.NodeIncident(
+    assert name == request_ledger.slot_name(FLIGHTS, 12)
+    other = request_ledger.NodeIncident(
         namespace="n", application="Été_" * 60, number=2**53 - 1, recovery="r", uid="u"
     )
-    odd = object_names.slot_name(other, 99_999)
+    odd = request_ledger.slot_name(other, 99_999)
     assert len(odd) <= 63
     assert set(odd) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    assert all(len(value) <= 63 for value in object_names.labels(other, "karpenter", 1).values())
+    assert all(len(value) <= 63 for value in request_ledger.labels(other, "karpenter", 1).values())
 
 
 def test_limits_are_the_policys_for_an_incident_and_the_classs_for_a_provider() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from story_world import COSTS, World, running
 
 from rekindle.coordination.announced_losses import SCALE_DOWN
-from rekindle_operator.api.recovery_status import RecoveryStatus
+from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.detection import loss_notices
 from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery import RecoveryTerms

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from story_world import APPLICATION, NODES, RECOVERY, Kill, World, running
 
 from rekindle.model.reasons import Reason
-from rekindle_operator.api import conditions
-from rekindle_operator.api.conditions import Condition, camel_case
-from rekindle_operator.api.recovery_status import NodeRequest, PlanMade, RecoveryStatus
+from rekindle_operator.api import custom_resources
+from rekindle_operator.api.custom_resources import Condition, camel_case
+from rekindle_operator.api.recovery_resource import NodeRequest, PlanMade, RecoveryStatus
 from rekindle_operator.recovery import NodeObservation, RecoveryReason, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
 
@@ -170,4 +170,4 @@ def test_nodes_are_never_told_about() -> None:
     assert set(NODES)
     kinds = {item.about.kind for item in world.announced.values()}
     assert kinds == {RECOVERY.kind, APPLICATION.kind}
-    assert conditions.COORDINATION_AT_RISK
+    assert custom_resources.COORDINATION_AT_RISK

@@ -14,7 +14,7 @@ from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.protocol import Directive, PlanOrder, decode, store_paths
 from rekindle_operator import recovery
-from rekindle_operator.api.recovery_status import ENDED, RecoveryStatus, to_status
+from rekindle_operator.api.recovery_resource import ENDED, RecoveryStatus, to_status
 from rekindle_operator.recovery import ClusterFacts, NodeObservation, RecoveryInputs, RecoveryTerms
 from rekindle_simulation.simulated_coordinators import Coordinator
 from rekindle_simulation.simulated_sidecars import PLACE

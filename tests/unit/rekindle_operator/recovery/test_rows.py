@@ -16,10 +16,13 @@ from story_courses import (
 from story_world import NODES, breaches, running, status_schema
 
 from rekindle_operator import recovery
-from rekindle_operator.api import recovery_status
-from rekindle_operator.api.recovery_status import NodeRequest
-from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
-from rekindle_operator.detection.detection_reasons import DetectionReason
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import NodeRequest
+from rekindle_operator.detection.detection_events import (
+    DetectionEvent,
+    DetectionKind,
+    DetectionReason,
+)
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.recovery import Fenced, NodeObservation
 from rekindle_operator.recovery.recovery_inputs import moment
@@ -154,7 +157,7 @@ def test_plans_without_number_give_way_and_are_counted() -> None:
         world.settle(2)
     status = world.status()
     numbers = [plan.number for plan in status.plans]
-    assert len(numbers) == recovery_status.PLANS_MAX
+    assert len(numbers) == recovery_resource.PLANS_MAX
     assert numbers == sorted(numbers)
     assert status.plans_total == status.plans_dropped + len(numbers)
     assert status.plans_total == sum(plan.order.incident == 1 for plan in world.plans)  # type: ignore[union-attr]
@@ -284,7 +287,7 @@ def test_nodes_without_number_are_counted_and_the_first_are_listed() -> None:
     world.sight(x7=NodeObservation(confirmed_at=at + 7, heard_at=at + 500))
     world.step()
     status = world.status()
-    assert len(status.lost_nodes) == recovery_status.LOST_NODES_MAX
+    assert len(status.lost_nodes) == recovery_resource.LOST_NODES_MAX
     assert status.lost_nodes_total == 303
     assert {"n2", "n3", "n4", "x0", "x7"} <= {row.name for row in status.lost_nodes}
 

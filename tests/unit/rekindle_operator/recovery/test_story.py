@@ -34,7 +34,7 @@ from story_world import NODES, World, breaches, running, status_schema
 
 from rekindle.coordination.session import Decision, Driver
 from rekindle_operator import recovery
-from rekindle_operator.api.recovery_status import RecoveryStatus
+from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery import NodeObservation, RecoveryTerms
 from rekindle_operator.recovery.recovery_inputs import moment

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle_operator.webhook import (
-    certificate_issuer,
-    certificate_rotation,
-    certificate_store,
-    webhook_configuration,
-)
+from rekindle_operator.webhook import certificate_rotation, certificate_store, webhook_configuration
 from rekindle_operator.webhook.certificate_rotation import Pair, RotationStep, StoredCertificates
 from rekindle_operator.webhook.certificate_store import CertificateStore
 
@@ -106,9 +101,9 @@ def is_trusted(pair: Pair | None, bundle: bytes, now: datetime) -> bool:
     return False
 
 
-ISSUED = certificate_issuer.issue(HOSTS, START)
-NEXT = certificate_issuer.issue(HOSTS, START + 60 * DAY)
-OTHER = certificate_issuer.issue(("elsewhere.svc",), START)
+ISSUED = certificate_rotation.issue(HOSTS, START)
+NEXT = certificate_rotation.issue(HOSTS, START + 60 * DAY)
+OTHER = certificate_rotation.issue(("elsewhere.svc",), START)
 SINCE = START + 61 * DAY
 
 
@@ -186,17 +181,17 @@ def test_what_is_due_follows_from_what_is_kept_and_the_moment(
 
 def test_a_certificate_is_for_the_service_and_signed_by_its_authority() -> None:
     assert ISSUED.hosts == {"rekindle-webhook.rekindle.svc"}
-    assert ISSUED.ends - ISSUED.starts == certificate_issuer.LIFE
+    assert ISSUED.ends - ISSUED.starts == certificate_rotation.LIFE
     assert ISSUED.starts == START - HOUR
-    addresses = certificate_issuer.issue(("127.0.0.1", "::1"), START)
+    addresses = certificate_rotation.issue(("127.0.0.1", "::1"), START)
     assert addresses.hosts == {"127.0.0.1", "::1"}
-    long = certificate_issuer.issue((f"{'s' * 63}.{'n' * 63}.svc",), START)
+    long = certificate_rotation.issue((f"{'s' * 63}.{'n' * 63}.svc",), START)
     assert len(*long.hosts) == 131
 
 
 def test_what_is_kept_comes_back_from_its_secret() -> None:
     kept = StoredCertificates(
-        ISSUED, NEXT, (OTHER.authority, certificate_issuer.issue(HOSTS, START).authority)
+        ISSUED, NEXT, (OTHER.authority, certificate_rotation.issue(HOSTS, START).authority)
     )
     secret = certificate_rotation.to_secret(kept, "name", "rekindle", None)
     assert certificate_rotation.from_secret(secret) == kept
@@ -239,7 +234,7 @@ def test_the_first_turn_makes_a_certificate_and_has_it_trusted() -> None:
     assert is_trusted(acting.pair, server.bundle, START)
     assert acting.tend(START + HOUR) == ()
     assert server.writes == ["create", "patch"]
-    assert acting.ends == START - HOUR + certificate_issuer.LIFE
+    assert acting.ends == START - HOUR + certificate_rotation.LIFE
 
 
 def test_a_bundle_that_somebody_has_wiped_is_set_again() -> None:

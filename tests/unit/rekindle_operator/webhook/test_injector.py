@@ -16,7 +16,7 @@ from rekindle_operator.cluster.pods import APPLICATION_LABEL
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.webhook import injector, pod_patch
 from rekindle_operator.webhook.injection_spec import ExecutorTerms, InjectionRefusal, SidecarTerms
-from rekindle_operator.webhook.policy_view import Defaults, Impairment, avoided
+from rekindle_operator.webhook.injector import Defaults, Impairment, avoided
 from rekindle_testing.operator_builders import make_class
 
 ZONE_A = Domain("topology.kubernetes.io/zone", "a")

@@ -16,7 +16,7 @@ from injection_world import driver, knowledge, review
 from prometheus_client import CollectorRegistry
 
 from rekindle.model.errors import InputError
-from rekindle_operator.webhook import certificate_issuer, webhook_server
+from rekindle_operator.webhook import certificate_rotation, webhook_server
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 from rekindle_operator.webhook.injector import Informed
 from rekindle_operator.webhook.webhook_main import Folder
@@ -27,7 +27,7 @@ POLL_SECONDS = 0.02
 
 
 def issue() -> Issued:
-    return certificate_issuer.issue((HOST,), datetime.now(UTC))
+    return certificate_rotation.issue((HOST,), datetime.now(UTC))
 
 
 class Webhook:

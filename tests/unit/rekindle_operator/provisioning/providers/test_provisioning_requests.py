@@ -9,7 +9,7 @@ from provider_world import AUTOSCALER, FLIGHTS, POD, START, ZONE, World, lost, s
 from rekindle.model.errors import InputError
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.provisioning import Create, executor_of
-from rekindle_operator.provisioning.executor_shape import pod_template, requests_of
+from rekindle_operator.provisioning.node_demand import pod_template, requests_of
 from rekindle_operator.provisioning.providers import pending_pods
 
 CHECK: dict[str, Any] = {
