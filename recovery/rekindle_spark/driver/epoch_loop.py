@@ -250,7 +250,8 @@ class EpochLoop:
             checkpoint = self.checkpointing.due(epoch, work)
             if checkpoint is None:
                 checkpoint = self.checkpointing.within(work)
-            alone = self._is_alone()
+            quiet, ended = self._is_quiet(), self.classes.jobs_ended
+            alone = quiet and not application.progress.trailing
             result = job_runner.run(
                 application,
                 work,
@@ -269,11 +270,13 @@ class EpochLoop:
                 # epochs of a drain are long on purpose
                 usual = not application.arrivals.drains
                 if usual and all(first == last for first, last in work.values()):
-                    alone = alone and self._is_alone()
+                    quiet = quiet and self._is_quiet()
+                    alone = alone and quiet and not application.progress.trailing
                     application.pace.epoch_took(result.seconds, alone=alone)
                     self.classes.ran(result, work)
-                    if alone:
-                        self.control.note_times(result, ahead=ahead.finished)
+                    if quiet:
+                        is_crowded = self.classes.jobs_started > ended
+                        self.control.note_times(result, ahead=ahead.finished, is_crowded=is_crowded)
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch
@@ -327,10 +330,10 @@ class EpochLoop:
                 self._cut()
             self.ahead.begin(epoch + 1)
 
-    def _is_alone(self) -> bool:
-        """Whether nothing is being done for partitions that are behind."""
-        is_idle = not self.application.claimed and self.checkpointing.preserving is None
-        return is_idle and not self.application.progress.trailing
+    def _is_quiet(self) -> bool:
+        """Whether nothing is being done for partitions that catch up."""
+        is_idle = self.application.claimed <= self.classes.claimed
+        return is_idle and self.checkpointing.preserving is None
 
     def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
         """Say how long an epoch has taken, and each of its stages."""
