@@ -273,8 +273,8 @@ class PriorityClasses:
             node=node,
             slots=number,
             needed=SLOTS_MIN,
-            text=f"runtime.classes: auto needs {SLOTS_MIN} task slots of each executor, and the one "
-            f"on {node} has {number}: all queries run in one class until all have them; set "
+            text=f"runtime.classes: auto needs {SLOTS_MIN} task slots of each executor, but {node} "
+            f"has {number}: all queries run in one class until all have enough; set "
             f"spark.executor.cores, or the worker's --cores, to {SLOTS_MIN}",
         )
 

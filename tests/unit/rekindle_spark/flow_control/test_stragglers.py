@@ -214,9 +214,7 @@ class CrowdedCourse:
         return self.crowded.rests(self.now)
 
 
-def test_one_that_is_late_beside_the_second_class_is_in_doubt_until_epochs_have_run_without_it() -> (
-    None
-):
+def test_one_that_is_late_beside_the_second_class_is_in_doubt_until_epochs_ran_alone() -> None:
     course = CrowdedCourse()
     assert course.run(WINDOW_SECONDS - 2, C_LATE) == set()
     assert not course.rests
