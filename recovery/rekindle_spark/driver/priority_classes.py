@@ -392,6 +392,8 @@ class PriorityClasses:
 
     def _piece(self, members: Set[int], epochs_max: int) -> dict[int, tuple[int, int]]:
         """What can go on of some trailing partitions, at most so many epochs of each."""
+        if not members:
+            return {}
         application, progress = self.application, self.application.progress
         # what the catch-up loop works on, or cannot be read, is behind for a while
         busy = application.claimed | {
