@@ -198,6 +198,9 @@ class RunView:
         self.stopped[record["query"]] = record["text"]
         self.say(f"{record['query']} stopped: {record['text']}")
 
+    def _on_slots_few(self, record: Mapping[str, Any]) -> None:
+        self.say(record["text"])
+
     def _on_nodes_requested(self, record: Mapping[str, Any]) -> None:
         self.say(f"{record['count']} nodes are asked for")
 

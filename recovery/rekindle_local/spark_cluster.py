@@ -49,7 +49,7 @@ class LocalCluster(LocalNodes):
         directory: Path,
         nodes: int = 10,
         cpu_quota: float | None = CPU_QUOTA,
-        slots: int = 3,
+        slots: int = 4,
         worker_memory_megabytes: int = 2048,
         java_options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,

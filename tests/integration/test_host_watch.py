@@ -45,7 +45,7 @@ begun = threading.Event()
 
 
 def called(lane, partition, function):
-    lane.watchdog.seconds_max = 1.0
+    lane.watchdog.seconds_max = 0.0 if function is compute else 1.0
     lane.watchdog.begin(partition, 12, "step")
     lane.watchdog.calling("step")
     begun.set()
@@ -63,6 +63,11 @@ def need_interpreter(_):
 
 def hang(_):
     time.sleep(600)
+
+
+def compute(_):
+    while True:
+        pass
 
 
 def go_on(dog):
@@ -95,6 +100,8 @@ def _probe(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("hold_interpreter", "need_interpreter", watchdog.TOOK_TOO_LONG, [7]),
         ("hang", "go_on", watchdog.TOOK_TOO_LONG, [7]),
         ("go_on", "hang", watchdog.TOOK_TOO_LONG, [8]),
+        ("hang", "compute", watchdog.TOOK_TOO_LONG, [7]),
+        ("compute", "hang", watchdog.TOOK_TOO_LONG, [8]),
         ("go_on", "die", 0, [7, 8]),
     ],
 )

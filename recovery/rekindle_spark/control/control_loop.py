@@ -10,7 +10,7 @@ be asked. Called from the epoch loop's thread.
 
 import queue
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from functools import partial
 
 from rekindle import coordination
@@ -37,7 +37,7 @@ from rekindle_spark.driver import away_sources
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control import memory_pressure
 from rekindle_spark.flow_control.cost_statistics import CostStatistics
-from rekindle_spark.flow_control.stragglers import Epoch, Stragglers
+from rekindle_spark.flow_control.stragglers import CrowdedEpochs, Epoch, Stragglers
 from rekindle_spark.jobs import fault_attribution
 from rekindle_spark.jobs.job_runner import Attempts, Result
 from rekindle_spark.store.checkpoint_store import RATE_REQUEST
@@ -69,7 +69,9 @@ class ControlLoop:
             self.checkpointing.state_bytes,
             partial(application.store.holds, RATE_REQUEST),
         )
-        self.stragglers = Stragglers(application.settings.runtime.new_executor_seconds)
+        new_seconds = application.settings.runtime.new_executor_seconds
+        self.stragglers = Stragglers(new_seconds)
+        self.crowded = CrowdedEpochs(Stragglers(new_seconds))
         self.behind: set[str] = set()
         self.was_complete = False
         self.is_holding = False
@@ -131,22 +133,34 @@ class ControlLoop:
             application.events.write("recovered", epoch=application.newest)
         self.was_complete = complete
 
-    def note_times(self, result: Result, *, ahead: bool) -> None:
-        """An epoch has run, perhaps with sources ahead, while nothing else did: see who holds
-        epochs up."""
+    def note_times(self, result: Result, *, ahead: bool, is_crowded: bool) -> None:
+        """An epoch has run, perhaps with sources ahead, while nothing else did but for the second
+        class where it `is_crowded`: see who holds epochs up."""
         application, now = self.application, time.monotonic()
         target_seconds = application.settings.runtime.epoch_seconds
         costs = self.statistics.costs.with_overhead
         self.stragglers.look(application.executors, now)
+        self.crowded.stragglers.look(application.executors, now)
         ran = Epoch(result.seconds, target_seconds, result.stages, costs, ahead)
-        self.stragglers.add(ran, now)
+        if is_crowded:
+            doubtful = self.crowded.add(ran, self.stragglers.slow, now)
+            self._write_of_nodes("classes-rest", doubtful)
+        else:
+            self.stragglers.add(ran, now)
+            self.crowded.ran_clean(now)
         before, slow = self.reports.slow, self.stragglers.slow
         self.reports.slow = slow
         for kind, those in (("slow", slow - before), ("fast", before - slow)):
-            nodes = sorted(application.executors[e] for e in those if e in application.executors)
-            if nodes:
-                application.events.write(kind, nodes=nodes, epoch=application.newest)
+            if self._write_of_nodes(kind, those):
                 self._hurry()
+
+    def _write_of_nodes(self, kind: str, executors: Set[str]) -> bool:
+        """Write an event about the nodes of executors, where some of these are there."""
+        known = self.application.executors
+        nodes = sorted(known[executor] for executor in executors & known.keys())
+        if nodes:
+            self.application.events.write(kind, nodes=nodes, epoch=self.application.newest)
+        return bool(nodes)
 
     def fail_after(self, result: Result, attempts: Attempts) -> None:
         """Decide about a job that failed without a loss: once more, without some, or the end.

@@ -123,6 +123,16 @@ class SourcePrefetch:
         return sources - program.uncertain if sources != live else frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What runs beside an epoch. `is_quiet`: nothing is being done for partitions that catch up,
+    `trails`: some run behind the epochs, by jobs of which so many have ended."""
+
+    is_quiet: bool
+    trails: bool
+    jobs_ended: int
+
+
 @dataclass(slots=True)
 class EpochLoop:
     """Runs epochs until the input has ended and everything is finished, or `is_saved`."""
@@ -250,7 +260,7 @@ class EpochLoop:
             checkpoint = self.checkpointing.due(epoch, work)
             if checkpoint is None:
                 checkpoint = self.checkpointing.within(work)
-            alone = self._is_alone()
+            before = self._beside()
             result = job_runner.run(
                 application,
                 work,
@@ -266,14 +276,7 @@ class EpochLoop:
                 self.attempts.clear()
                 self._tell(epoch, result, ahead=ahead.finished)
                 application.arrivals.ran(application.cuts[epoch].rows, result.seconds)
-                # epochs of a drain are long on purpose
-                usual = not application.arrivals.drains
-                if usual and all(first == last for first, last in work.values()):
-                    alone = alone and self._is_alone()
-                    application.pace.epoch_took(result.seconds, alone=alone)
-                    self.classes.ran(result, work)
-                    if alone:
-                        self.control.note_times(result, ahead=ahead.finished)
+                self._note_times(result, work, before, ahead=ahead.finished)
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch
@@ -327,10 +330,29 @@ class EpochLoop:
                 self._cut()
             self.ahead.begin(epoch + 1)
 
-    def _is_alone(self) -> bool:
-        """Whether nothing is being done for partitions that are behind."""
-        is_idle = not self.application.claimed and self.checkpointing.preserving is None
-        return is_idle and not self.application.progress.trailing
+    def _beside(self) -> Beside:
+        """What is being done beside an epoch."""
+        is_idle = self.application.claimed <= self.classes.claimed
+        return Beside(
+            is_quiet=is_idle and self.checkpointing.preserving is None,
+            trails=bool(self.application.progress.trailing),
+            jobs_ended=self.classes.jobs_ended,
+        )
+
+    def _note_times(
+        self, result: Result, work: job_specs.Ranges, before: Beside, *, ahead: bool
+    ) -> None:
+        """An epoch has run, beside what there was `before` and is now: take in how long that took,
+        unless it had a backlog, or was one of a drain, which are long on purpose."""
+        application, now = self.application, self._beside()
+        if application.arrivals.drains or any(first != last for first, last in work.values()):
+            return
+        is_quiet, trails = before.is_quiet and now.is_quiet, before.trails or now.trails
+        application.pace.epoch_took(result.seconds, alone=is_quiet and not trails)
+        self.classes.ran(result, work)
+        if is_quiet:
+            is_crowded = self.classes.jobs_started > before.jobs_ended
+            self.control.note_times(result, ahead=ahead, is_crowded=is_crowded)
 
     def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
         """Say how long an epoch has taken, and each of its stages."""

@@ -5,7 +5,8 @@
        └──it has held up nobody in ten jobs in a row, and none is on its way──┘
        └──once it has run what it is behind: the end of the input, a drain, a savepoint──┘
 
-The first class is the closure of the live query partitions that matter most. A producer that it
+The first class is the closure of the live query partitions that matter most. One that has almost
+caught up counts as live, so that it joins the epochs. A producer that the first class
 shares with others belongs to it, so it reads nothing of the second class. While the classes are
 apart, the job of an epoch has the first class alone. The second stays live and runs behind in jobs
 of its own, one at a time, from retained frames, as partitions that catch up do. What it has got
@@ -53,9 +54,13 @@ PIECE_EPOCHS_MAX, PIECE_ROWS_MAX = 16, 4_000_000
 PIECE_STRETCH = 2.0
 # How far one may be behind that runs in the job of an epoch again.
 JOIN_EPOCHS_MAX = 4
+# Task slots of an executor: one for an epoch, for the sources of the next one, for what catches up,
+# and for the second class. Each of these may keep its slot for as long as a slow function takes.
+SLOTS_MIN = 4
 
 
-# The live partitions and priorities that the first class was chosen by.
+# The partitions that are live or soon will be, and the priorities that the first class was chosen
+# by.
 Chosen = tuple[frozenset[int], dict[str, float]]
 
 
@@ -104,6 +109,19 @@ def first_class(program: Program, live: Set[int], priorities: Mapping[str, float
         if number in found:
             found.update(program.upstream(number))
     return found
+
+
+def coming(progress: PartitionTable, newest: int) -> set[int]:
+    """Partitions that will soon be live: they are close behind the newest epoch, or behind those
+    that they read and that run behind the epochs."""
+    finished, reach = progress.finished, dict[int, int]()
+    for number in progress.program.in_order(progress.catching_up):
+        producers = set(progress.program.upstream(number))
+        is_led = all(producer in progress.live or producer in reach for producer in producers)
+        if is_led and number not in progress.suspects.alone:
+            ends = (reach.get(producer, finished[producer]) for producer in producers)
+            reach[number] = min([newest, *ends])
+    return {number for number, end in reach.items() if end - finished[number] <= JOIN_EPOCHS_MAX}
 
 
 def seconds_of(
@@ -167,25 +185,31 @@ def _piece_end(first: int, last: int, rows: Mapping[int, int]) -> int:
 
 @dataclass(slots=True)
 class PriorityClasses:
-    """Runs the second class of one application: at most one job, of `piece_epochs` at most.
-    `first_seconds` is what the first class took of the newest epoch, on the executor where that
-    took longest, `chosen` has the first class."""
+    """Runs the second class of one application: at most one job, of `piece_epochs` at most, or of
+    what `joins` the first class. `first_seconds` is what the first class took of the newest epoch,
+    on the executor where that took longest, `chosen` has the first class, `counted` the executors
+    whose task slots are known."""
 
     application: DriverContext
     control: ControlLoop
     checkpointing: CheckpointCoordinator
     rule: SplitRule = field(default_factory=SplitRule)
     job: RunningJob | None = None
+    joins: bool = False
+    together: bool = True
+    jobs_started: int = 0
     attempts: Attempts = field(default_factory=Attempts)
     rests_until: float = 0.0
     first_seconds: float = 0.0
     piece_epochs: int = 1
     chosen: tuple[Chosen, frozenset[int]] | None = None
+    counted: frozenset[str] = frozenset()
+    lacks_slots: bool = False
 
     def begin_epoch(self, *, together: bool) -> None:
         """Before an epoch's work is chosen: choose what runs behind it. Where all are to run
         `together`, what is behind goes on first as far as it can, in pieces."""
-        together = together or not self._may_be_apart
+        self.together = together = together or not self._may_be_apart
         while together and self.application.progress.trailing and self._goes_on():
             self.control.pump()
         with self.application.lock:
@@ -207,7 +231,7 @@ class PriorityClasses:
             for number in before & progress.live
             if application.newest - progress.finished[number] > JOIN_EPOCHS_MAX
         }
-        running = set() if self.job is None else set(self.job.specification.ranges)
+        running = set(self.claimed)
         if running or (behind and not together):
             second = _with_downstream(application.program, second | running | behind)
         progress.trailing = frozenset(second)
@@ -222,13 +246,44 @@ class PriorityClasses:
         application, policy = self.application, self.application.settings.policy
         if application.settings.runtime.classes != AUTO or application.program.uncertain:
             return False
-        return bool(policy.buffering == policy.ordering == ALWAYS)
+        return bool(policy.buffering == policy.ordering == ALWAYS) and self._have_slots()
+
+    def _have_slots(self) -> bool:
+        """Whether executors can run the second class beside all else. Asked again only where other
+        executors are there."""
+        application, present = self.application, frozenset(self.application.executors)
+        if present != self.counted:
+            slots = application.exchange.slots()
+            # Spark enters one a moment after it has come
+            self.counted = present if present <= slots.keys() else frozenset()
+            few = {executor: slots.get(executor, SLOTS_MIN) for executor in present}
+            few = {executor: number for executor, number in few.items() if number < SLOTS_MIN}
+            if few and not self.lacks_slots:
+                self._report_slots(few)
+            self.lacks_slots = bool(few)
+        return not self.lacks_slots
+
+    def _report_slots(self, few: Mapping[str, int]) -> None:
+        """Write once which executors have too few task slots, and what to do about it."""
+        executor, number = min(few.items(), key=lambda item: item[::-1])
+        node = self.application.executors[executor]
+        self.application.events.write(
+            "slots-few",
+            executors=len(few),
+            node=node,
+            slots=number,
+            needed=SLOTS_MIN,
+            text=f"runtime.classes: auto needs {SLOTS_MIN} task slots of each executor, but {node} "
+            f"has {number}: all queries run in one class until all have enough; set "
+            f"spark.executor.cores, or the worker's --cores, to {SLOTS_MIN}",
+        )
 
     def _first_class(self) -> frozenset[int]:
         """All where nothing is live that a query ends in. Computed again only after a change: with
         many partitions that takes long."""
-        program, live = self.application.program, self.application.progress.live
-        key = frozenset(live), dict(self.control.priorities)
+        program, progress = self.application.program, self.application.progress
+        live = frozenset(progress.live | coming(progress, self.application.newest))
+        key = live, dict(self.control.priorities)
         if self.chosen is None or self.chosen[0] != key:
             found = first_class(program, live, key[1])
             self.chosen = key, frozenset(found or range(len(program.owner)))
@@ -237,9 +292,17 @@ class PriorityClasses:
     @property
     def is_full(self) -> bool:
         """Whether the second class is so far behind that no epoch may be cut."""
-        application, job = self.application, self.job
-        if job is None:
-            return False
+        return self.job is not None and self._is_far_behind
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the second class rests, so that epochs show which executors are slow."""
+        may_rest = not self.together and not self._is_far_behind
+        return may_rest and self.control.crowded.rests(time.monotonic())
+
+    @property
+    def _is_far_behind(self) -> bool:
+        application = self.application
         with application.lock:
             progress = application.progress
             trailing = progress.trailing & progress.live
@@ -289,30 +352,55 @@ class PriorityClasses:
         state_bytes = self.checkpointing.state_bytes
         return partition_migration.wait_for_jobs(self.application, state_bytes)
 
+    @property
+    def jobs_ended(self) -> int:
+        """How many jobs have ended."""
+        return self.jobs_started - (self.job is not None)
+
+    @property
+    def claimed(self) -> Set[int]:
+        """The partitions in the job that is on its way."""
+        return frozenset() if self.job is None else self.job.specification.ranges.keys()
+
     def _start(self) -> None:
         application = self.application
         with application.lock:
-            work = self._work()
+            work, urgency = self._piece(self._joining, PIECE_EPOCHS_MAX), job_runner.CATCH_UP
+            self.joins = bool(work)
+            if not work and not self._rests:
+                trailing = application.progress.trailing
+                work, urgency = self._piece(trailing, self.piece_epochs), job_runner.BEHIND
             if not work:
                 return
             application.claimed |= set(work)
             try:
                 checkpoint = self.checkpointing.within(work)
                 self.job = job_runner.start(
-                    application, work, urgency=job_runner.BEHIND, checkpoint=checkpoint
+                    application, work, urgency=urgency, checkpoint=checkpoint
                 )
+                self.jobs_started += 1
             except BaseException:
                 application.claimed -= set(work)
                 raise
 
-    def _work(self) -> dict[int, tuple[int, int]]:
+    @property
+    def _joining(self) -> Set[int]:
+        """Trailing partitions that the first class needs by now. In a job with slow ones they would
+        stay behind for as long as these take, so they have one of their own, and it comes first."""
+        trailing = self.application.progress.trailing
+        return trailing & self._first_class() if self.rule.is_apart else frozenset()
+
+    def _piece(self, members: Set[int], epochs_max: int) -> dict[int, tuple[int, int]]:
+        """What can go on of some trailing partitions, at most so many epochs of each."""
+        if not members:
+            return {}
         application, progress = self.application, self.application.progress
         # what the catch-up loop works on, or cannot be read, is behind for a while
         busy = application.claimed | {
             number for number in progress.placed if away_sources.is_held(application, number)
         }
-        executors = {progress.placed[n] for n in progress.trailing & progress.placed.keys()}
-        sizes = [application.budget.piece_epochs(e, self.piece_epochs) for e in executors]
+        executors = {progress.placed[number] for number in members & progress.placed.keys()}
+        sizes = [application.budget.piece_epochs(e, epochs_max) for e in executors]
         rows = {epoch: cut.rows for epoch, cut in application.cuts.items()}
         work = next_piece(
             progress,
@@ -322,7 +410,7 @@ class PriorityClasses:
             application.settings.runtime.join_gap_epochs,
         )
         reached: dict[int, tuple[int, int]] = {}
-        for number in progress.program.in_order(work.keys() - busy):
+        for number in progress.program.in_order(work.keys() & members - busy):
             first, last = work[number]
             last = job_specs.reachable(progress, number, last, reached)
             if first <= last:
@@ -359,14 +447,9 @@ class PriorityClasses:
                 live.add(number)
 
     def _note(self, result: Result, placed: Mapping[int, str], ranges: job_specs.Ranges) -> None:
-        """Say how long a job has taken, and see whether the classes should go on apart."""
+        """Write how long a job has taken, and see whether the classes should go on apart. What
+        joins the first class says nothing of the second."""
         application = self.application
-        spent = max(seconds_of(result, placed, ranges).values(), default=0.0)
-        self.piece_epochs = next_size(
-            result.piece_epochs,
-            result.seconds,
-            PIECE_STRETCH * application.settings.runtime.catch_up_piece_seconds,
-        )
         application.events.write(
             "ran-behind",
             epoch=max(last for _, last in ranges.values()),
@@ -375,7 +458,15 @@ class PriorityClasses:
             seconds=result.seconds,
             stage_seconds=stage_timing.longest(result.stages),
         )
+        if self.joins:
+            return
+        self.piece_epochs = next_size(
+            result.piece_epochs,
+            result.seconds,
+            PIECE_STRETCH * application.settings.runtime.catch_up_piece_seconds,
+        )
         if self.rule.is_apart:
+            spent = max(seconds_of(result, placed, ranges).values(), default=0.0)
             self.rule.ran_behind(
                 self.first_seconds,
                 spent / result.piece_epochs,

@@ -13,10 +13,18 @@ a while, until their code is compiled; what they do then counts for nothing. Sou
 wait for their turn beside the epoch before, so they may be late by all that their executor does.
 What stands still holds up both at once, and then the second epoch is over in no time: that says
 nothing for it. Pure: `control_loop` gives times.
+
+While the second class runs behind the epochs (`priority_classes`), most of them are *crowded*: an
+executor may be late because of what it does beside. So there is doubt first, and the second class
+rests until enough epochs have run without it. Those decide, as any others do.
+
+    no doubt ──an executor holds most crowded epochs up──► doubt: the second class rests
+       ▲                                                     │
+       └──enough epochs without it, or `REST_SECONDS_MAX`────┘ and none again for `DOUBT_SECONDS`
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -34,6 +42,9 @@ NEW_SECONDS = 45.0
 # How long one that has nothing to do counts as slow, the first time and at most: each time that it
 # is found slow again twice as long.
 UNTRIED_SECONDS, UNTRIED_SECONDS_MAX = 300.0, 3_600.0
+# How long the second class rests at most, and how long it runs at least before it rests again: what
+# it does may be what holds up epochs, and then it would lose much of its time.
+REST_SECONDS_MAX, DOUBT_SECONDS = 60.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,42 @@ class Stragglers:
             if late or too_long or not (epoch.ahead and was_late):
                 record.epochs.append((now, late))
                 _judge(record, now)
+
+
+@dataclass(slots=True)
+class CrowdedEpochs:
+    """Takes epochs during which the second class ran too, and those without it while there is doubt
+    of some executors; `stragglers` is of crowded epochs alone."""
+
+    stragglers: Stragglers
+    rests_until: float = 0.0
+    next_at: float = 0.0
+    clean_since: float = 0.0
+    clean_epochs: int = 0
+
+    def rests(self, now: float) -> bool:
+        """Whether no job of the second class should begin."""
+        return now < self.rests_until
+
+    def add(self, epoch: Epoch, known: Set[str], now: float) -> frozenset[str]:
+        """A crowded epoch has run, and some executors are `known` to be slow. Returns those of
+        which there is doubt from now on."""
+        self.stragglers.add(epoch, now)
+        doubtful = self.stragglers.slow - known
+        if not doubtful or now < self.next_at:
+            return frozenset()
+        self.rests_until, self.clean_epochs = now + REST_SECONDS_MAX, 0
+        self.next_at = self.rests_until + DOUBT_SECONDS
+        return doubtful
+
+    def ran_clean(self, now: float) -> None:
+        """An epoch has run that was not crowded."""
+        if not self.rests(now):
+            return
+        self.clean_since = now if self.clean_epochs == 0 else self.clean_since
+        self.clean_epochs += 1
+        if self.clean_epochs >= EPOCHS_MIN and now - self.clean_since >= WINDOW_SECONDS:
+            self.rests_until, self.next_at = now, now + DOUBT_SECONDS
 
 
 def _judge(record: WatchedExecutor, now: float) -> None:

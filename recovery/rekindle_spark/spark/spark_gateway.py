@@ -204,6 +204,11 @@ class SparkGateway:
             seen.append(ExecutorSeen(executor, node, seconds, cluster_node, connected == "true"))
         return seen
 
+    def slots(self) -> dict[str, int]:
+        """How many tasks each executor can run at a time (its cores by `spark.task.cpus`)."""
+        lines = (line.split(" ") for line in str(self.handle.slots()).splitlines())
+        return {executor: int(slots) for executor, slots in lines}
+
     def signs(self) -> dict[str, bytes]:
         """What each executor has last said that it has done (`job_activity`): once a second at
         most, however many jobs are looked at."""

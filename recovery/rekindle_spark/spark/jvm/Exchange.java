@@ -24,6 +24,7 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.ExecutorProcessLost;
 import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
+import org.apache.spark.status.api.v1.ExecutorSummary;
 import org.apache.spark.util.AccumulatorV2;
 import org.apache.spark.util.CollectionAccumulator;
 import scala.Option;
@@ -217,6 +218,18 @@ public final class Exchange {
       HostPlugin.Seen seen = HostPlugin.SEEN.get(id);
       if (seen == null) continue;
       lines.append(id).append(' ').append(HexFormat.of().formatHex(seen.hello.signs)).append('\n');
+    }
+    return lines.toString();
+  }
+
+  /** How many tasks each executor can run at a time: "id slots" lines. */
+  public String slots() {
+    StringBuilder lines = new StringBuilder();
+    scala.collection.Iterator<ExecutorSummary> known =
+        context.statusStore().executorList(true).iterator();
+    while (known.hasNext()) {
+      ExecutorSummary executor = known.next();
+      lines.append(executor.id()).append(' ').append(executor.maxTasks()).append('\n');
     }
     return lines.toString();
   }

@@ -14,8 +14,10 @@ import java.util.concurrent.locks.LockSupport;
  * <p>The host notes each call in a file (watchdog.py), those of its two lanes one behind the other.
  * It cannot watch itself: a function may hold the interpreter's lock. Time for which the function
  * could have run, and got no CPU, does not count: nodes are small, and what catches up leaves the CPU
- * to others. Nor does time in which it waits while a call in the other lane runs: that may hold the
- * interpreter's lock, and will be the one that takes too long.
+ * to others. Nor does time in which it waits for the interpreter's lock while a call in the other lane
+ * runs: that may hold the lock, and will be the one that takes too long. A thread that waits for that
+ * lock wakes up each few milliseconds to ask for it, so one that has had no CPU time at all since the
+ * last look waits for something else.
  */
 final class HostWatch implements Runnable {
   // as watchdog.py has them
@@ -162,7 +164,7 @@ final class HostWatch implements Runnable {
       lane.seconds = 0;
     } else if (lane.runs) {
       lane.seconds += lane.ranSeconds;
-    } else if (!otherRuns) {
+    } else if (!otherRuns || lane.ranSeconds == 0) {
       lane.seconds += lane.waitedSeconds;
     }
     return most > 0 && lane.seconds > most;

@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -292,3 +293,75 @@ def test_sources_that_wait_for_their_turn_do_not_go_ahead_sooner_each_time(
         )
     assert not ahead.is_time(6.9, sources_ran=True)
     assert ahead.is_time(7.1, sources_ran=True)
+
+
+class Judged(Late):
+    """A loop that has just run an epoch: whom it was given to be judged by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.paces: list[bool] = []
+        self.crowded: list[bool] = []
+        self.application.claimed = set()
+        self.application.arrivals.drains = False
+        self.application.pace = SimpleNamespace(
+            epoch_took=lambda _, *, alone: self.paces.append(alone)
+        )
+        self.checkpointing.preserving = None
+        self.loop.control.note_times = lambda _, **told: self.crowded.append(  # type: ignore[method-assign]
+            told["is_crowded"]
+        )
+        monkeypatch.setattr(PriorityClasses, "ran", lambda *_: None)
+
+    def start_behind(self) -> None:
+        """A job of the second class begins."""
+        self.application.progress.trailing = frozenset({2})
+        self.application.claimed = {2}
+        self.loop.classes.jobs_started += 1
+        self.loop.classes.job = SimpleNamespace(  # type: ignore[assignment]
+            specification=SimpleNamespace(ranges={2: (3, 3)})
+        )
+
+    def end_behind(self) -> None:
+        """That job ends."""
+        self.application.claimed = set()
+        self.loop.classes.job = None
+
+    def run(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """An epoch, during which something happens."""
+        before = self.loop._beside()
+        meanwhile()
+        self.loop._note_times(Result(True, 1.0), {0: (3, 3)}, before, ahead=False)
+
+
+def test_an_epoch_is_crowded_during_which_the_second_class_ran(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = Judged(monkeypatch)
+
+    def begin_and_end() -> None:
+        judged.start_behind()
+        judged.end_behind()
+
+    steps = (lambda: None, begin_and_end, lambda: None, judged.start_behind, judged.end_behind)
+    for step in steps:
+        judged.run(step)
+    assert judged.crowded == [False, True, False, True, True]
+    assert judged.paces == [True, False, False, False, False]
+
+
+def test_beside_partitions_that_catch_up_nobody_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = Judged(monkeypatch)
+    judged.start_behind()
+    judged.application.claimed |= {1}
+    judged.run()
+    judged.application.claimed -= {1}
+    judged.checkpointing.preserving = SimpleNamespace()
+    judged.run()
+    judged.checkpointing.preserving = None
+    judged.application.arrivals.drains = True
+    judged.run()
+    assert judged.crowded == []
+    judged.application.arrivals.drains = False
+    judged.run()
+    assert judged.crowded == [True]

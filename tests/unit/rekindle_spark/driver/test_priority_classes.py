@@ -66,6 +66,23 @@ def test_the_first_class_is_what_the_most_important_live_queries_need(
     assert priority_classes.first_class(built(), live, priorities) == first
 
 
+def test_soon_live_is_what_is_close_behind_the_epochs_or_behind_what_it_reads(
+    progress: PartitionTable,
+) -> None:
+    newest, gap = 30, priority_classes.JOIN_EPOCHS_MAX
+    progress.live = {SHARED}
+    progress.finished |= {SHARED: 20, IMPORTANT: 20 - gap, OTHER: 19 - gap, LONE: 30 - gap}
+    assert priority_classes.coming(progress, newest) == {IMPORTANT, LONE}
+    progress.finished[LONE] -= 1
+    assert priority_classes.coming(progress, newest) == {IMPORTANT}
+    progress.live.clear()
+    assert priority_classes.coming(progress, newest) == set(), "what they read is far behind itself"
+    progress.finished |= {SHARED: 30, IMPORTANT: 30}
+    assert priority_classes.coming(progress, newest) == {SHARED, IMPORTANT}
+    progress.suspects.alone[SHARED] = SimpleNamespace()  # type: ignore[assignment]
+    assert priority_classes.coming(progress, newest) == set()
+
+
 def rule_after(*epochs: tuple[float, float], is_outage: bool = False) -> SplitRule:
     rule = SplitRule()
     for first, second in epochs:
@@ -149,6 +166,8 @@ class Behind:
         self.started: list[tuple[dict[int, tuple[int, int]], int, int | None]] = []
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.failed: list[Result] = []
+        self.rests = False
+        self.slots = {"driver": 0, "a": 4, "b": 4}
         self.progress = progress
         self.application: Any = SimpleNamespace(
             program=progress.program,
@@ -163,16 +182,19 @@ class Behind:
             moves=None,
             budget=SimpleNamespace(starved=set(), tight={}, piece_epochs=lambda _, wanted: wanted),
             events=SimpleNamespace(write=lambda kind, **told: self.told.append((kind, told))),
+            executors={"a": "node-a", "b": "node-b"},
+            exchange=SimpleNamespace(slots=lambda: self.slots),
             names=lambda numbers: [progress.program.partition_names[n] for n in sorted(numbers)],
         )
-        control: Any = SimpleNamespace(
+        self.control: Any = SimpleNamespace(
             priorities=PRIORITIES,
+            crowded=SimpleNamespace(rests=lambda _: self.rests),
             pump=lambda: None,
             results=SimpleNamespace(put=lambda _: None),
             fail_after=lambda result, _: self.failed.append(result),
         )
         checkpointing: Any = SimpleNamespace(within=lambda _: None, epoch=None, state_bytes={})
-        self.classes = PriorityClasses(self.application, control, checkpointing)
+        self.classes = PriorityClasses(self.application, self.control, checkpointing)
         monkeypatch.setattr(job_runner, "start", self._start)
         monkeypatch.setattr(job_runner, "poll", self._poll)
 
@@ -260,6 +282,43 @@ def test_classes_stay_together_where_a_step_is_uncertain(
     assert not progress.trailing
 
 
+def test_classes_stay_together_where_executors_have_too_few_task_slots_and_people_learn_why(
+    progress: PartitionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Behind(progress, monkeypatch)
+    found.slots["b"] = 3
+    found.go_apart()
+    found.go_apart()
+    assert not progress.trailing
+    [(kind, told)] = found.told
+    assert kind == "slots-few"
+    assert (told["node"], told["slots"], told["needed"]) == ("node-b", 3, 4)
+    assert "spark.executor.cores" in told["text"]
+
+
+def test_classes_go_apart_once_executors_with_enough_task_slots_are_there_and_not_others(
+    progress: PartitionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Behind(progress, monkeypatch)
+    found.slots = {"a": 4, "b": 3, "c": 5}
+    found.go_apart()
+    found.application.executors = {"a": "node-a", "c": "node-c"}
+    found.go_apart()
+    assert progress.trailing == {OTHER, LONE}
+    found.application.executors["d"] = "node-d"
+    found.classes.begin_epoch(together=False)
+    assert progress.trailing == {OTHER, LONE}, "nothing is known of the new one"
+    found.slots["d"] = 2
+    found.classes.begin_epoch(together=False)
+    assert not progress.trailing
+    assert [kind for kind, _ in found.told] == [
+        "slots-few",
+        "classes-apart",
+        "slots-few",
+        "classes-together",
+    ]
+
+
 def test_who_is_in_a_job_behind_is_in_no_epoch_until_it_has_ended(behind: Behind) -> None:
     behind.run_epochs(1)
     behind.classes.advance()
@@ -283,6 +342,48 @@ def test_what_is_far_behind_runs_in_no_epoch_though_it_has_become_important(
     behind.progress.finished[OTHER] += 1
     behind.classes.begin_epoch(together=False)
     assert behind.progress.trailing == {LONE}
+
+
+def test_an_important_query_that_comes_back_does_not_join_what_runs_behind(
+    behind: Behind,
+) -> None:
+    behind.control.priorities = {**PRIORITIES, "other/0": 10.0}
+    behind.classes.begin_epoch(together=False)
+    behind.run_epochs(1)
+    behind.progress.live.discard(OTHER)
+    behind.classes.begin_epoch(together=False)
+    assert behind.progress.trailing == {LONE}
+    behind.classes.advance()
+    assert behind.started[-1][0] == {LONE: (8, 8)}
+
+
+def test_what_an_important_query_that_comes_back_reads_leaves_slow_ones_behind(
+    behind: Behind,
+) -> None:
+    behind.progress.live.discard(IMPORTANT)
+    del behind.progress.placed[IMPORTANT]
+    behind.control.priorities = {**PRIORITIES, "lone/0": 5.0}
+    behind.classes.begin_epoch(together=False)
+    assert behind.progress.trailing == {SHARED, IMPORTANT, OTHER}
+    behind.run_epochs(20)
+    behind.classes.piece_epochs = 1
+    behind.progress.place(IMPORTANT, "a", 2)
+    behind.progress.finished[IMPORTANT] = NEWEST
+    votes = behind.classes.rule.votes
+    behind.classes.begin_epoch(together=False)
+    for spans in ((8, 23), (24, 27)):
+        behind.classes.advance()
+        assert behind.started[-1] == (
+            {SHARED: spans, IMPORTANT: spans},
+            job_runner.CATCH_UP,
+            None,
+        )
+        behind.results.append(Result(True, 0.4))
+        behind.classes.advance()
+    assert behind.started[-1][0] == {OTHER: (8, 8)}
+    assert behind.classes.rule.votes == votes, "they say nothing of the second class"
+    behind.classes.begin_epoch(together=False)
+    assert behind.progress.trailing == {OTHER, LONE}
 
 
 def test_before_an_epoch_of_all_what_is_behind_has_run(behind: Behind) -> None:
@@ -361,3 +462,41 @@ def test_hosts_without_memory_for_an_epoch_run_nothing_behind_it(behind: Behind)
     behind.run_epochs(1)
     behind.classes.advance()
     assert not behind.started
+
+
+def test_while_executors_are_in_doubt_no_job_behind_begins(behind: Behind) -> None:
+    behind.rests = True
+    behind.run_epochs(1)
+    behind.classes.advance()
+    assert not behind.started
+    behind.rests = False
+    behind.classes.advance()
+    assert len(behind.started) == 1
+
+
+def test_no_doubt_keeps_the_second_class_from_the_end_or_lets_it_fall_behind(
+    behind: Behind,
+) -> None:
+    behind.rests = True
+    behind.run_epochs(priority_classes.BEHIND_EPOCHS_MAX)
+    behind.classes.advance()
+    assert len(behind.started) == 1
+    behind.results.append(Result(True, 1.0))
+    behind.classes.advance()
+    behind.run_epochs(1)
+    behind.classes.piece_epochs = 80
+    behind.results.append(Result(True, 1.0))
+    behind.classes.begin_epoch(together=True)
+    assert not behind.progress.trailing
+    assert behind.progress.finished[LONE] == behind.application.newest
+
+
+def test_jobs_that_end_and_begin_in_an_epoch_are_counted(behind: Behind) -> None:
+    assert (behind.classes.jobs_started, behind.classes.jobs_ended) == (0, 0)
+    behind.run_epochs(1)
+    behind.classes.advance()
+    assert (behind.classes.jobs_started, behind.classes.jobs_ended) == (1, 0)
+    assert behind.classes.claimed == {OTHER, LONE}
+    behind.results.append(Result(True, 1.0))
+    behind.classes.advance()
+    assert (behind.classes.jobs_started, behind.classes.jobs_ended) == (1, 1)

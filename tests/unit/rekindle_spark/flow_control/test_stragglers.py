@@ -3,10 +3,13 @@
 import pytest
 
 from rekindle_spark.flow_control.stragglers import (
+    DOUBT_SECONDS,
     FINE_SECONDS,
     NEW_SECONDS,
+    REST_SECONDS_MAX,
     UNTRIED_SECONDS,
     WINDOW_SECONDS,
+    CrowdedEpochs,
     Epoch,
     Stragglers,
 )
@@ -179,3 +182,62 @@ def test_a_roll_call_took_nobody_any_time() -> None:
     produced = ((("a", {}), ("b", {})),)
     reports = [{"executor": name, "partitions": {}, "arrived": 0.1} for name in "ab"]
     assert stage_timing.stages(produced, reports) == ({},)
+
+
+class CrowdedCourse:
+    """Epochs that run beside the second class, one each second, in which `c` is late or not."""
+
+    def __init__(self) -> None:
+        self.crowded, self.now = CrowdedEpochs(Stragglers()), 1000.0
+        self.crowded.stragglers.look(NAMES, self.now)
+        self.now += NEW_SECONDS
+
+    def run(self, seconds: float, stage: dict[str, float], *known: str) -> set[str]:
+        """For so long; of whom there was doubt, where some are known to be slow."""
+        tasks = [{name: TaskTiming((0,), took) for name, took in stage.items()}]
+        epoch, found = Epoch(max(stage.values()), 0.1, tasks, {0: 1.0}), set[str]()
+        for _ in range(int(seconds) + 1):
+            self.now += 1.0
+            self.crowded.stragglers.look(NAMES, self.now)
+            found |= self.crowded.add(epoch, frozenset(known), self.now)
+        return found
+
+    def run_clean(self, seconds: float) -> None:
+        """Epochs without the second class, for so long."""
+        for _ in range(int(seconds) + 1):
+            self.now += 1.0
+            self.crowded.ran_clean(self.now)
+
+    @property
+    def rests(self) -> bool:
+        """Whether the second class rests."""
+        return self.crowded.rests(self.now)
+
+
+def test_one_that_is_late_beside_the_second_class_is_in_doubt_until_epochs_ran_alone() -> None:
+    course = CrowdedCourse()
+    assert course.run(WINDOW_SECONDS - 2, C_LATE) == set()
+    assert not course.rests
+    assert course.run(3, C_LATE) == {"c"}
+    assert course.rests
+    course.run_clean(WINDOW_SECONDS - 2)
+    assert course.rests
+    course.run_clean(2)
+    assert not course.rests
+
+
+def test_the_second_class_rests_again_only_after_a_long_time_and_not_for_long() -> None:
+    course = CrowdedCourse()
+    course.run(WINDOW_SECONDS + 1, C_LATE)
+    course.run_clean(WINDOW_SECONDS + 1)
+    assert course.run(DOUBT_SECONDS - WINDOW_SECONDS, C_LATE) == set()
+    assert course.run(WINDOW_SECONDS + 1, C_LATE) == {"c"}
+    course.now += REST_SECONDS_MAX  # as in an outage: no epoch runs without other work
+    assert not course.rests
+
+
+def test_who_is_in_time_or_known_to_be_slow_gives_no_doubt() -> None:
+    course = CrowdedCourse()
+    assert course.run(3 * WINDOW_SECONDS, USUAL) == set()
+    assert course.run(3 * WINDOW_SECONDS, C_LATE, "c") == set()
+    assert not course.rests
