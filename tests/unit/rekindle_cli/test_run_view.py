@@ -71,19 +71,14 @@ def test_late_rows_are_a_sentence_when_they_begin_and_in_the_summary() -> None:
     assert seen.summary()[1] == "Rows that came too late: by-day 1, by-hour 1,250."
 
 
-def test_rows_that_are_left_out_are_told_once_with_the_command_that_shows_them_and_counted() -> (
-    None
-):
+def test_rows_that_are_left_out_are_told_once_with_how_to_see_them_and_counted() -> None:
     seen, shown = view()
     letters = {"kind": "dead-letters", "step": "parse", "epoch": 3}
     seen.show({**letters, "partition": "parse/0", "rows": 2})
     seen.show({**letters, "partition": "parse/1", "rows": 1_000})
-    assert (
-        shown.getvalue().replace("\n", " ").split()
-        == (
-            "parse leaves rows out, for which its function raises; see them with: "
-            "rekindle output out parse --dead-letters"
-        ).split()
+    assert " ".join(shown.getvalue().split()) == (
+        "parse leaves rows out, for which its function raises; see them with: "
+        "rekindle output out parse --dead-letters"
     )
     assert "Rows that became dead letters: parse 1,002." in seen.summary()
 
