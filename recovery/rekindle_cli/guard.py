@@ -6,6 +6,7 @@ While a guard is on, in the main thread:
     os._exit, sys.exit         InputError with the line
     raises KeyboardInterrupt   an error like others, and told from Ctrl-C
     runs for too long          a note after a while, then InputError with the line
+    starts Spark               InputError with the line: that is the driver's
     starts a thread            it becomes a daemon, so that it cannot hold up the end; a finding
     changes the folder         set back; a finding with the line
     limits the recursion       set back
@@ -28,6 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TextIO
+
+from pyspark import SparkContext
 
 from rekindle.model.errors import InputError
 from rekindle_cli import child_process
@@ -130,10 +133,12 @@ def guarded(
     guard = Guard(what, watchdog=child_process.noting(limits.seconds_max + WATCHED_SECONDS))
     printer = _Printer(sys.stderr, what, 0 if is_quiet else PRINTED_LINES_MAX)
     stdin, start, exit_at_once = sys.stdin, threading.Thread.start, os._exit
+    start_spark = SparkContext.__init__
     sys.stdin = _NoInput(guard)
     os._exit = _exit  # type: ignore[assignment]
     os.chdir, os.fchdir = _chdir, _fchdir
     _guards.append(guard)
+    SparkContext.__init__ = _no_spark(guard)  # type: ignore[method-assign]
     threading.Thread.start = _noting(guard, start, remedy_for_threads)  # type: ignore[method-assign, assignment]
     try:
         with (
@@ -155,6 +160,7 @@ def guarded(
         os.chdir, os.fchdir = CHDIR, FCHDIR
         _guards.pop()
         threading.Thread.start = start  # type: ignore[method-assign]
+        SparkContext.__init__ = start_spark  # type: ignore[method-assign]
         sys.setrecursionlimit(depth)
         guard.watchdog.end()
         printer.close_limit()
@@ -182,6 +188,19 @@ def _exit(code: int) -> NoReturn:
     if _guards and _guards[-1].process != os.getpid():  # users' code has forked it
         EXIT_AT_ONCE(code)
     raise _Exited(code)
+
+
+def _no_spark(guard: Guard) -> Callable[..., None]:
+    """SparkContext.__init__ for users' code: the one context of this process is the driver's."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        guard.refuse(
+            "starts Spark by itself",
+            "leave it out: `rekindle run` starts Spark, and sources read the data",
+            sys._getframe(1),
+        )
+
+    return refused
 
 
 def _noting(guard: Guard, start: Callable[[Any], None], remedy: str) -> Callable[[Any], None]:

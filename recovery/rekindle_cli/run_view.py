@@ -37,6 +37,25 @@ QUERIES_SHOWN_MAX = 30
 LEVEL_SECONDS, LATE_SECONDS = 5.0, 15.0
 MESSAGES_SHOWN = 3
 STARTING, WAITING = "starting", "waiting for nodes"
+# Sources have had no rows for so long: whoever waits for an end is told that there is none.
+QUIET_SECONDS = 10.0
+# Events that are one sentence, with their fields in it.
+SENTENCES = {
+    "store-away": "the checkpoint store does not answer; waiting for it",
+    "store-back": "the checkpoint store answers again",
+    "checkpoint-failed": "a checkpoint was given up, and is tried again later: {text}",
+    "source-away": "the source {source} cannot be reached ({text}); its queries wait, the others "
+    "go on",
+    "source-back": "the source {source} can be reached again",
+    "source-busy": "the source {source}: {text}",
+    "sink-away": "the topic of {query} cannot be reached ({text}); its output waits in the store",
+    "sink-fenced": "{query}: {text}",
+    "sink-back": "the topic of {query} is written again",
+    "disk-full": "node {node} has no room on its disk: its partitions go elsewhere",
+    "function-suspected": "{text}",
+    "function-cleared": "{text}",
+    "branch-stopped": "step {step} is left out of {partition} from epoch {epoch} on: {text}",
+}
 
 
 class RunDisplay(Protocol):
@@ -105,10 +124,13 @@ class RunView:
     priorities: dict[str, float] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     late_rows: dict[str, int] = field(default_factory=dict)
+    dead_letters: dict[str, int] = field(default_factory=dict)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=MESSAGES_SHOWN))
     _cuts: dict[int, float] = field(default_factory=dict)
     _rates: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=EPOCHS_OF_RATE))
     _reached: dict[str, dict[str, float]] = field(default_factory=dict)
+    # when the sources last had rows, by the driver's clock; None: never, or it has been said
+    _rows_at: float | None = None
     # of the newest event: its moment by the driver's clock, and when it was taken in
     _told_at: tuple[float, float] = (0.0, 0.0)
     _live: Live | None = None
@@ -139,6 +161,8 @@ class RunView:
         """Take in one event; kinds that are not known here are passed over."""
         if "at" in record:
             self._told_at = (record["at"], time.monotonic())
+        if sentence := SENTENCES.get(record["kind"]):
+            self.say(sentence.format_map(record))
         handler = getattr(self, f"_on_{record['kind'].replace('-', '_')}", None)
         if handler is not None:
             handler(record)
@@ -158,6 +182,9 @@ class RunView:
         """Return sentences about the whole run, for its end."""
         found = [f"{self.rows:,} rows were read; {self.losses} nodes were lost."]
         found += [f"{query} stopped: {why}" for query, why in sorted(self.stopped.items())]
+        if self.dead_letters:
+            left_out = ", ".join(f"{step} {rows:,}" for step, rows in self.dead_letters.items())
+            found.append(f"Rows that became dead letters: {left_out}.")
         if self.late_rows:
             late = ", ".join(f"{step} {rows:,}" for step, rows in sorted(self.late_rows.items()))
             found.append(f"Rows that came too late: {late}.")
@@ -195,24 +222,25 @@ class RunView:
         self.say("all queries are running")
 
     def _on_query_stopped(self, record: Mapping[str, Any]) -> None:
+        is_known = record["query"] in self.stopped  # another partition of it
         self.stopped[record["query"]] = record["text"]
-        self.say(f"{record['query']} stopped: {record['text']}")
+        if not is_known:
+            self.say(f"{record['query']} stopped: {record['text']}")
+
+    def _on_dead_letters(self, record: Mapping[str, Any]) -> None:
+        step = record["step"]
+        if step not in self.dead_letters:
+            self.say(
+                f"{step} leaves rows out, for which its function raises; see them with: "
+                f"rekindle output {shlex.quote(self.output)} {step} --dead-letters"
+            )
+        self.dead_letters[step] = self.dead_letters.get(step, 0) + record["rows"]
 
     def _on_slots_few(self, record: Mapping[str, Any]) -> None:
         self.say(record["text"])
 
     def _on_nodes_requested(self, record: Mapping[str, Any]) -> None:
         self.say(f"{record['count']} nodes are asked for")
-
-    def _on_store_away(self, _: Mapping[str, Any]) -> None:
-        self.say("the checkpoint store does not answer; waiting for it")
-
-    def _on_source_away(self, record: Mapping[str, Any]) -> None:
-        text = f"the source {record['source']} cannot be reached ({record['text']})"
-        self.say(f"{text}; its queries wait, the others go on")
-
-    def _on_source_back(self, record: Mapping[str, Any]) -> None:
-        self.say(f"the source {record['source']} can be reached again")
 
     def _on_data_lost(self, record: Mapping[str, Any]) -> None:
         where = f"offsets {record['begin']:,} to {record['end']:,} of {record['partition']}"
@@ -245,6 +273,7 @@ class RunView:
         self._cuts[record["epoch"]] = record["cut_at"]
         self._rates.append((record["cut_at"], record["rows"]))
         self.rows += record["rows"]
+        self._note_quiet(record["rows"], record["cut_at"])
         for epoch in [one for one in self._cuts if one < record["epoch"] - 10_000]:
             del self._cuts[epoch]
 
@@ -252,6 +281,17 @@ class RunView:
         cut_at = self._cuts.get(record["epoch"])
         if cut_at is not None:
             self._reached.setdefault(record["query"], {})[record["query_partition"]] = cut_at
+
+    def _note_quiet(self, rows: int, at: float) -> None:
+        """Say how a run ends once nothing comes any more: the end of its input ends nothing."""
+        if rows:
+            self._rows_at = at
+        elif self._rows_at is not None and at - self._rows_at >= QUIET_SECONDS:
+            self._rows_at = None
+            self.say(
+                "no rows come any more, and the run waits for more: Ctrl-C ends it at a savepoint; "
+                "a file named finish in the store closes the last windows and ends it for good"
+            )
 
     # What is drawn.
 

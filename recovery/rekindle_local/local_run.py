@@ -135,6 +135,8 @@ class _Run:
                     console=request.console,
                 )
             )
+            address = control.zookeeper.connect_string
+            view.say(f"see more with: rekindle status {place} --zookeeper {address}")
             run = cls(request, view, cluster, control, provisioning, driver, EventFile(driver.log))
             stack.callback(driver.end)
             stack.callback(provisioning.close)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -51,6 +52,13 @@ def prepare(folder: Path) -> Path:
     return folder / "rides.py"
 
 
+def status_command(said: Path) -> list[str]:
+    """What the run has printed for whoever wants to see more, without the program's name."""
+    found = re.search(r"^see more with: rekindle (.+)$", said.read_text(), re.MULTILINE)
+    assert found is not None
+    return shlex.split(found[1])
+
+
 def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
@@ -84,6 +92,10 @@ def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
         address = f"http://127.0.0.1:{started['console_port']}/applications/local/rides"
         with urllib.request.urlopen(address, timeout=60) as answer:
             assert "rides-per-minute" in answer.read().decode()
+        status = subprocess.run(
+            [*command[:3], *status_command(tmp_path / "said")], capture_output=True, timeout=60
+        )
+        assert b"rides-per-minute" in status.stdout, status.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_SECONDS) == 0, (tmp_path / "said").read_text()
     finally:

@@ -302,7 +302,17 @@ def _check_known(record: Iterable[str], known: Iterable[str], place: str) -> Non
         if key not in names:
             near = difflib.get_close_matches(key, names, n=1)
             remedy = f"did you mean {near[0]}?" if near else f"known are: {', '.join(names)}"
+            if section := _section_of(key):
+                remedy = f"write it below `{section}:`"
             _refuse(f"{place}{key}", "is not a setting", remedy)
+
+
+def _section_of(key: str) -> str | None:
+    """The section that has a setting of this name."""
+    for section, kind in (("policy", Policy), ("runtime", RuntimeSettings)):
+        if any(item.name == key for item in fields(kind)):
+            return section
+    return None
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

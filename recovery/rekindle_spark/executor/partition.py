@@ -27,6 +27,11 @@ from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Sieve, Toler
 from rekindle_spark.user_code.watchdog import Watchdog
 
 BEFORE_ALL = -(2**63)
+# How tables of other libraries become the ones that functions return.
+CONVERSIONS = {
+    "pandas": ": pyarrow.Table.from_pandas(it, schema=…, preserve_index=False)",
+    "polars": ": to_arrow() makes one",
+}
 # in the metadata of what relays read
 WATERMARK = b"watermark"
 
@@ -384,9 +389,10 @@ def _filtered(step: Step, table: pa.Table) -> pa.Table:
     got = type(mask).__name__
     if is_array:
         got += f" of {len(mask)} values of type {kind}"
+    count = f"{table.num_rows} " if table.num_rows else ""
     raise _returned(
         step,
-        f"{got} where {table.num_rows} truth values were expected, one for each row",
+        f"{got} where {count}truth values were expected, one for each row",
         "return a pyarrow array of type bool, as pyarrow.compute makes of columns",
     )
 
@@ -410,11 +416,14 @@ def _declared(step: Step, result: Any) -> pa.Table:
             return column_types.converted(result, step.schema)
         if column_types.differ_in_layout(result.schema, step.schema):
             return column_types.converted(result, step.schema)
-    got = result.schema if isinstance(result, pa.Table) else type(result).__name__
+    remedy = "return a pyarrow.Table with the declared schema"
+    if isinstance(result, pa.Table):
+        got, why = result.schema, f" ({column_types.difference(result.schema, step.schema)})"
+    else:
+        got, why = type(result).__name__, ""
+        remedy += CONVERSIONS.get(type(result).__module__.partition(".")[0], "")
     raise _returned(
-        step,
-        f"{_one_line(got)} where {_one_line(step.schema)} was declared",
-        "return a pyarrow.Table with the declared schema",
+        step, f"{_one_line(got)} where {_one_line(step.schema)} was declared{why}", remedy
     )
 
 

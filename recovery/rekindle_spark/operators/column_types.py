@@ -18,6 +18,7 @@ from rekindle_spark.user_code import argument_checks
 
 # Extension types that every process knows by itself.
 KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
+DIFFERENCES_MAX = 5
 
 
 def plain_field(field: pa.Field) -> pa.Field:
@@ -76,6 +77,22 @@ def differ_in_layout(given: pa.Schema, declared: pa.Schema) -> bool:
     return given.names == declared.names and all(
         plain(one.type) == plain(other.type) for one, other in zip(given, declared, strict=True)
     )
+
+
+def difference(given: pa.Schema, declared: pa.Schema) -> str:
+    """Say in which columns a schema is not the declared one: the first few of them."""
+    found = [f"{name!r} is missing" for name in declared.names if name not in given.names]
+    for number, field in enumerate(given):
+        if field.name not in declared.names:
+            found.append(f"{field.name!r} is not declared")
+        elif field.name in given.names[:number]:
+            found.append(f"{field.name!r} is there twice")
+        elif field.type != (kind := declared.field(field.name).type):
+            found.append(f"{field.name!r} is {field.type} and not {kind}")
+    if not found:
+        return f"the columns have another order: {', '.join(given.names)}"
+    more = len(found) - DIFFERENCES_MAX
+    return ", ".join(found[:DIFFERENCES_MAX]) + (f", and {more} more" if more > 0 else "")
 
 
 def converted(table: pa.Table, schema: pa.Schema) -> pa.Table:

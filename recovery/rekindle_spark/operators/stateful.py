@@ -16,7 +16,7 @@ event-time order, however they arrived. Called by `partition`.
 What a user derives from for a value per key, and the value of one key.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +47,8 @@ from rekindle_spark.user_code.dead_letter_sieve import KEYS_NOTED, USERS_ERRORS,
 Emitted = Mapping[str, Any] | tuple[Any, ...]
 # What `handle` mostly returns; asked for each key, and an abstract class answers slowly.
 ROWS_TYPES = (GeneratorType, list, tuple)
+# What would be a tuple of its letters, its keys or in any order.
+NO_VALUES = (str, bytes, Mapping, Set)
 
 
 class ValueState:
@@ -66,7 +68,12 @@ class ValueState:
         return self._value
 
     def update(self, value: Sequence[Any]) -> None:
-        """Give the key a value."""
+        """Give the key a value: a tuple in the order of `value_schema`."""
+        if isinstance(value, NO_VALUES) or not isinstance(value, Iterable):
+            raise TypeError(
+                f"value.update() was given {_kind(value)}, and needs a tuple with a value for each "
+                "column of value_schema, also for a single one: value.update((count,))"
+            )
         self._value = tuple(value)
 
     def clear(self) -> None:
@@ -407,8 +414,13 @@ class KeyedStateful:
             return row
         if isinstance(row, Mapping) and row.keys() == self.output_name_set:
             return tuple([row[name] for name in self.output_names])
-        found = f"columns {sorted(map(str, row))}" if isinstance(row, Mapping) else repr(row)
-        raise self._misfit(f"an emitted row has {found}")
+        names = ", ".join(self.output_names)
+        found = f"is {_kind(row)} and no dict or tuple"
+        if isinstance(row, Mapping):
+            found = f"has columns {sorted(map(str, row))} instead of {names}"
+        elif isinstance(row, tuple):
+            found = f"has {len(row)} values instead of {len(self.output_names)} ({names})"
+        raise self._misfit(f"an emitted row {found}")
 
     def _table(self, schema: pa.Schema, lists: list[Any], what: str) -> pa.Table:
         arrays = []

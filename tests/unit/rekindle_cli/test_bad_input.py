@@ -106,6 +106,11 @@ def test_a_wrong_pipeline_is_refused_with_step_and_remedy(
         pytest.param(
             "import os; os._exit(0)", ["wrong.py:1: calls os._exit(0)"], id="ends at once"
         ),
+        pytest.param(
+            "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate()",
+            ["wrong.py:2: starts Spark by itself; leave it out"],
+            id="starts Spark",
+        ),
         pytest.param("x = input()", ["wrong.py:1: reads standard input"], id="asks the user"),
         pytest.param(
             "import absent_package", ["No module named 'absent_package'", "install it"], id="import"

@@ -28,6 +28,8 @@ SOURCES = str(Path(rekindle.__file__).parents[1])
         ("runtime: {epoch_secnds: 1}", "runtime.epoch_secnds: is not a setting; did you mean"),
         ("runtime: {epoch_seconds: soon}", "runtime.epoch_seconds: is 'soon'"),
         ("policy: {priorities: {rows: 12}}", "policy.priorities.rows: is 12"),
+        ("nodes_expected: 4", "nodes_expected: is not a setting; write it below `runtime:`"),
+        ("runtime: {priorities: {rows: 1}}", "runtime.priorities: is not a setting; write it "),
     ],
 )
 def test_wrong_settings_are_refused_with_file_and_field(

@@ -48,6 +48,17 @@ def said_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return said.removeprefix("error: ")
 
 
+def test_on_a_terminal_a_command_says_at_once_what_it_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, head="raise ValueError('no')")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert command_line.run(command_line.application, ["check", file]) == 2
+    first, error = capfd.readouterr().err.splitlines()
+    assert first == f"pipeline file {file}: is read and tried"
+    assert error.startswith("error: ")
+
+
 @pytest.mark.parametrize("command", ["check", "test"])
 @pytest.mark.parametrize(
     ("body", "message"),

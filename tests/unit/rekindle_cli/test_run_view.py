@@ -2,13 +2,18 @@
 
 import io
 import json
+import re
+import string
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rekindle_cli import run_view
 from rekindle_cli.run_view import RunView
+
+FORMATS = Path(__file__).parents[3] / "docs" / "formats.md"
 
 
 def view(nodes: int = 2, *, terminal: bool = False) -> tuple[RunView, io.StringIO]:
@@ -64,6 +69,63 @@ def test_late_rows_are_a_sentence_when_they_begin_and_in_the_summary() -> None:
     seen.show({"kind": "finish", "late_rows": {"by-hour": 1_250, "by-day": 1}})
     assert shown.getvalue() == "rows come too late for by-hour: 1,234 up to now\n"
     assert seen.summary()[1] == "Rows that came too late: by-day 1, by-hour 1,250."
+
+
+def test_rows_that_are_left_out_are_told_once_with_how_to_see_them_and_counted() -> None:
+    seen, shown = view()
+    letters = {"kind": "dead-letters", "step": "parse", "epoch": 3}
+    seen.show({**letters, "partition": "parse/0", "rows": 2})
+    seen.show({**letters, "partition": "parse/1", "rows": 1_000})
+    assert " ".join(shown.getvalue().split()) == (
+        "parse leaves rows out, for which its function raises; see them with: "
+        "rekindle output out parse --dead-letters"
+    )
+    assert "Rows that became dead letters: parse 1,002." in seen.summary()
+
+
+def test_a_query_that_stops_in_several_partitions_is_told_once() -> None:
+    seen, shown = view()
+    for number in range(3):
+        partition = f"low/{number}"
+        seen.show(
+            {"kind": "query-stopped", "query": "low", "query_partition": partition, "text": "why"}
+        )
+    assert shown.getvalue() == "low stopped: why\n"
+
+
+def test_the_end_of_the_input_is_told_once_with_how_the_run_ends() -> None:
+    seen, shown = view()
+    for second in range(60):
+        rows = 500 if 5 <= second < 20 else 0  # nothing is told of sources that have not begun
+        seen.show({"kind": "cut", "epoch": second, "rows": rows, "cut_at": 100.0 + second})
+    told = " ".join(shown.getvalue().split())
+    assert told.count("no rows come any more") == 1
+    assert "Ctrl-C" in told
+    assert "finish" in told
+
+
+def test_a_pause_between_rows_is_not_taken_for_the_end_of_the_input() -> None:
+    seen, shown = view()
+    for second in range(60):
+        rows = 500 if second % 9 == 0 else 0
+        seen.show({"kind": "cut", "epoch": second, "rows": rows, "cut_at": 100.0 + second})
+    assert shown.getvalue() == ""
+
+
+def test_a_process_that_a_function_ended_is_told_with_its_step() -> None:
+    seen, shown = view()
+    text = "step parse: ended its process with SIGSEGV, at epoch 3 of parse/0"
+    seen.show({"kind": "function-suspected", "text": text})
+    assert text in " ".join(shown.getvalue().split())
+
+
+@pytest.mark.parametrize("kind", sorted(run_view.SENTENCES))
+def test_a_sentence_has_only_fields_that_its_event_has(kind: str) -> None:
+    rows = [line.split("|") for line in FORMATS.read_text().splitlines() if line.startswith("| `")]
+    fields = [set(re.findall("`([a-z_]+)`", row[2])) for row in rows if f"`{kind}`" in row[1]]
+    used = {name for _, name, _, _ in string.Formatter().parse(run_view.SENTENCES[kind]) if name}
+    assert len(fields) == 1
+    assert used <= fields[0]
 
 
 def test_steps_that_begin_in_a_changed_pipeline_are_named() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -268,6 +269,21 @@ def test_a_wrong_function_is_named_in_one_line(function: Any, words: str) -> Non
         read(built(function), ROWS0)
     assert "\n" not in str(raised.value)
     assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [
+        (lambda table: table.to_pandas(), "Table.from_pandas("),
+        (lambda table: polars.from_arrow(table), "to_arrow()"),
+    ],
+)
+def test_a_table_of_another_library_is_refused_with_how_it_becomes_one(
+    function: Any, remedy: str
+) -> None:
+    with pytest.raises(StepError) as raised:
+        read(built(function), ROWS0)
+    assert remedy in raised.value.remedy
 
 
 @pytest.mark.parametrize(

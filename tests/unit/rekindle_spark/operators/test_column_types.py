@@ -68,6 +68,40 @@ def test_a_null_where_none_may_be_is_told_with_its_column() -> None:
         column_types.converted(pa.table({"x": LAYOUTS["view"]}), schema)
 
 
+DECLARED = pa.schema([("at", pa.timestamp("us")), ("n", pa.int64()), ("x", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("columns", "difference"),
+    [
+        ({"at": "timestamp[us]", "x": "string"}, "'n' is missing"),
+        (
+            {"at": "timestamp[us]", "n": "int64", "x": "string", "y": "int8"},
+            "'y' is not declared",
+        ),
+        ({"at": "timestamp[us]", "n": "double", "x": "string"}, "'n' is double and not int64"),
+        (
+            {"x": "string", "n": "int64", "at": "timestamp[us]"},
+            "the columns have another order: x, n, at",
+        ),
+    ],
+)
+def test_a_schema_that_is_not_the_declared_one_is_told_by_its_columns(
+    columns: dict[str, str], difference: str
+) -> None:
+    given = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in columns.items()])
+    assert column_types.difference(given, DECLARED) == difference
+
+
+def test_of_many_columns_that_differ_the_first_few_are_told() -> None:
+    given = pa.schema([*DECLARED, *((f"c{number}", pa.int8()) for number in range(20))])
+    told = column_types.difference(given, DECLARED)
+    assert told.startswith("'c0' is not declared, ")
+    assert told.endswith("'c4' is not declared, and 15 more")
+    twice = pa.schema([*DECLARED, ("n", pa.int64())])
+    assert column_types.difference(twice, DECLARED) == "'n' is there twice"
+
+
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string()])
 def test_a_key_goes_to_the_same_partition_in_every_layout(kind: pa.DataType) -> None:
     plain = pa.table({"x": pa.array(TEXTS)})

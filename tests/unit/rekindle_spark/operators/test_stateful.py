@@ -283,9 +283,9 @@ GOOD_ROW = {"event_time": moment(1), "plane": "N1"}
 @pytest.mark.parametrize(
     ("rows", "value", "message"),
     [
-        ([GOOD[:3]], (1.0,), "an emitted row has"),
-        ([{"event_time": moment(1), "plane": "N1"}], (1.0,), "an emitted row has columns"),
-        ([["list"]], (1.0,), "an emitted row has"),
+        ([GOOD[:3]], (1.0,), "an emitted row has 3 values instead of 4 \\(event_time, "),
+        ([GOOD_ROW], (1.0,), "has columns .*'plane'\\] instead of event_time, "),
+        ([["list"]], (1.0,), "an emitted row is a list and no dict or tuple"),
         (GOOD_ROW, (1.0,), "a dict was returned instead of a list of rows, by handle \\(.*:[0-9]+"),
         (3, (1.0,), "an int was returned instead of a list of rows, by handle"),
         ("rows", (1.0,), "a str was returned instead of a list of rows"),
@@ -305,6 +305,12 @@ def test_rows_and_values_that_do_not_fit_are_named_with_the_step(
     with pytest.raises(StepError, match=message) as caught:
         run(stateful(Emitting(rows, value)), ONE)
     assert str(caught.value).startswith("step trail: ")
+
+
+@pytest.mark.parametrize("value", ["N1", b"N1", {"number": 1.0}, {1.0}, 1.0, None])
+def test_a_value_that_is_no_tuple_is_refused_and_not_taken_apart(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"value\.update\(\) was given an? .*needs a tuple"):
+        ValueState(None).update(value)
 
 
 class Failing(Trail):
