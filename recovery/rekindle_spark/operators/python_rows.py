@@ -98,8 +98,11 @@ def _inside(values: Sequence[Any], kind: pa.DataType) -> Iterator[tuple[list[Any
     passes over fields that a struct does not have. Arrow's own values have their types."""
     present = [v for v in values if v is not None and not isinstance(v, pa.Scalar | pa.Array)]
     if kinds.is_struct(kind):
-        rows = [value for value in present if isinstance(value, Mapping)]
         fields = {field.name: field.type for field in kind.fields}
+        rows = [
+            dict(zip(fields, value, strict=True)) if isinstance(value, tuple) else dict(value)
+            for value in present
+        ]
         for row in rows:
             if not row.keys() <= fields.keys():
                 raise TypeError(f"found {row!r:.60}, which has fields that {kind} has not")
