@@ -168,8 +168,7 @@ class KeyedStateful:
         self.no_output = output_schema.empty_table()
         self.output_names, self.output_name_set = output_schema.names, set(output_schema.names)
         self.arrival_order = arrival_order
-        kinds_of_keys = [input_schema.field(name).type for name in keys]
-        self.zoned = any(getattr(kind, "tz", None) is not None for kind in kinds_of_keys)
+        self.zoned = any(getattr(input_schema.field(key).type, "tz", None) for key in keys)
         self.nested = any(kinds.is_nested(column.type) for column in schema)
         fields = [pa.field(f"#value {i}", column.type) for i, column in enumerate(schema)]
         self.value_schema = pa.schema(fields)
@@ -258,11 +257,9 @@ class KeyedStateful:
         moments, ids = moments[due[order]], groups.ids[order]
         begins = np.flatnonzero(np.diff(ids, prepend=-1))
         newest: list[int] = np.maximum.reduceat(moments, begins).tolist()
-        firsts = pa.array(groups.first)
-        heads = [key.take(firsts) for key in keys]
-        names = found_by = python_rows.tuples(heads, groups.count)
-        if self.zoned:
-            found_by = python_rows.identities(heads, groups.count)
+        heads = [arrow_columns.take(key, groups.first) for key in keys]
+        names = python_rows.tuples(heads, groups.count)
+        found_by = python_rows.identities(heads, groups.count) if self.zoned else names
         as_dicts = python_rows.as_dicts(tuple(self.input_schema.names))
         watched = sieve if sieve is not None and sieve.is_watched else None
         given = _Due(ordered, moments.tolist(), cells, as_dicts, sieve, watched, [])
