@@ -56,10 +56,11 @@ def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
             remedy=f"it needs {', '.join(f'{field.name}: {field.type}' for field in schema)}",
         ) from error
     for name in schema.names:
-        if name not in table.column_names:
+        times = table.column_names.count(name)
+        if times != 1:
             raise InputError(
                 where=f"{where}: {file}",
-                what=f"has no column {name!r}",
+                what=f"has {'more than one' if times else 'no'} column {name!r}",
                 remedy=f"it needs {', '.join(schema.names)}",
             )
     return table.select(schema.names)
@@ -112,7 +113,13 @@ def _read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
 
 def _read_csv(file: Path, schema: pa.Schema) -> pa.Table:
     kinds = {field.name: field.type for field in schema}
-    converting = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
+    # nothing but an empty value is null, as where lines are a source: NA is a country, nan a number
+    converting = pyarrow.csv.ConvertOptions(
+        column_types=kinds,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
     # with threads pyarrow does not say which row is wrong
     reading = pyarrow.csv.ReadOptions(use_threads=False)
     try:

@@ -74,13 +74,13 @@ class Partial:
     `over`: how often sums have gone over 64 bits, of all for which `word` says what these are."""
 
     function: str
-    column: str = ""
+    column: str | None = None
     word: str = ""
 
     @property
     def name(self) -> str:
         """Its column in combined tables."""
-        return f"#{self.function} {self.column}" if self.column else f"#{self.function}"
+        return f"#{self.function}" if self.column is None else f"#{self.function} {self.column}"
 
     def kind(self, schema: pa.Schema) -> pa.DataType:
         """Its type."""
@@ -195,7 +195,7 @@ def combine(how: PartialLayout, table: pa.Table, groups: RowGroups) -> list[pa.A
     made: list[Any] = []
     numbers: list[arrow_columns.Integers] = []
     for place, part in enumerate(how.parts):
-        if not part.column:
+        if part.column is None:
             made.append(rows)
             continue
         array = arrays.get(part.column)
@@ -308,7 +308,7 @@ def result(
     if aggregate.function == "mean":
         return pa.array(exact_sums.quotients(low, over, signed, counts), mask=counts == 0)
     if over is not None and over.any():
-        raise Overflow(int(np.flatnonzero(over)[0]), main_part.column)
+        raise Overflow(int(np.flatnonzero(over)[0]), main_part.column or "")
     return pa.array(low if signed else low.view(np.uint64), mask=counts == 0)
 
 

@@ -66,6 +66,9 @@ def _unfit(kind: pa.DataType) -> tuple[str, str] | None:
             return "a layout that rows cannot be picked from", remedy
         if kinds.is_union(part) or kinds.is_interval(part):
             return "which no step can compare, nor Parquet hold", "use columns of other types"
+        if kinds.is_decimal(part) and part.scale < 0:
+            remedy = f"declare it as decimal with {part.precision - part.scale} digits and scale 0"
+            return "with a scale below 0, which Parquet cannot hold", remedy
         names = [part.field(i).name for i in range(part.num_fields)]
         if kinds.is_struct(part) and len(set(names)) < len(names):
             return "with two fields of one name", "give each field a name of its own"

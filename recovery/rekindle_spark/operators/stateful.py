@@ -107,7 +107,8 @@ ABSENT: tuple[Value | None, int] = (None, INITIAL_WATERMARK)
 
 @dataclass(frozen=True, slots=True)
 class KeyedValues:
-    """Values by key with the event time of the key's last row, and the rows that wait.
+    """Values by key (`python_rows.identities`) with the event time of the key's last row, and the
+    rows that wait.
 
     Microseconds: the earliest row is due at `due_at`, idle values are looked for at `purge_at`.
     """
@@ -174,6 +175,7 @@ class KeyedStateful:
         self.no_output = output_schema.empty_table()
         self.output_names, self.output_name_set = output_schema.names, set(output_schema.names)
         self.arrival_order = arrival_order
+        self.zoned = any(getattr(input_schema.field(key).type, "tz", None) for key in keys)
         self.nested = any(kinds.is_nested(column.type) for column in schema)
         fields = [pa.field(f"#value {i}", column.type) for i, column in enumerate(schema)]
         self.value_schema = pa.schema(fields)
@@ -229,7 +231,7 @@ class KeyedStateful:
     def load(self, dumped: Sequence[pa.Table]) -> KeyedValues:
         scalars, held, waiting = state_tables.load_scalars(dumped[0]), dumped[1], dumped[2]
         count = len(self.keys)
-        keys = python_rows.tuples(held.columns[:count], held.num_rows)
+        keys = python_rows.identities(held.columns[:count], held.num_rows)
         values = python_rows.tuples(held.columns[count:-1], held.num_rows)
         pairs = zip(values, held[LAST].to_pylist(), strict=True)
         return KeyedValues(dict(zip(keys, pairs, strict=True)), waiting=waiting, **scalars)
@@ -262,24 +264,26 @@ class KeyedStateful:
         moments, ids = moments[due[order]], groups.ids[order]
         begins = np.flatnonzero(np.diff(ids, prepend=-1))
         newest: list[int] = np.maximum.reduceat(moments, begins).tolist()
-        firsts = pa.array(groups.first)
-        names = python_rows.tuples([key.take(firsts) for key in keys], groups.count)
+        heads = [arrow_columns.take(key, groups.first) for key in keys]
+        names = python_rows.tuples(heads, groups.count)
+        found_by = python_rows.identities(heads, groups.count) if self.zoned else names
         as_dicts = python_rows.as_dicts(tuple(self.input_schema.names))
         watched = sieve if sieve is not None and sieve.is_watched else None
         given = _Due(ordered, moments.tolist(), cells, as_dicts, sieve, watched, [])
         changed = dict(values)
         spans = pairwise([*begins.tolist(), len(ids)])
-        for number, (key, span, moment) in enumerate(zip(names, spans, newest, strict=True)):
+        by_key = zip(names, found_by, spans, newest, strict=True)
+        for number, (key, identity, span, moment) in enumerate(by_key):
             if sieve is not None and number % KEYS_NOTED == 0:
                 sieve.progress()
-            value, last = values.get(key, ABSENT)
+            value, last = values.get(identity, ABSENT)
             for piece in (span,) if self.ttl is None else self._pieces(given.moments, span, last):
                 value = None if piece is None else self._hand_over(key, given, piece, value)
             if value is not None:
-                changed[key] = (value, max(last, moment))
+                changed[identity] = (value, max(last, moment))
             else:
-                changed.pop(key, None)
-        self._settle(names, changed)
+                changed.pop(identity, None)
+        self._settle(found_by, changed)
         return changed, self._output(given.emitted)
 
     def _hand_over(

@@ -125,13 +125,12 @@ class Replay:
     def row_group_bytes(self) -> list[int]:
         """The size of each row group's columns that are read, not compressed."""
         metadata = self._open().metadata
-        wanted = set(self.columns or ())
         groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
         return [
             sum(
                 column.total_uncompressed_size
                 for column in map(group.column, range(group.num_columns))
-                if column.path_in_schema.partition(".")[0] in wanted
+                if any(_is_of(name, column.path_in_schema) for name in self.columns or ())
             )
             for group in groups
         ]
@@ -207,9 +206,11 @@ class Replay:
     def _check_int96(self, where: str) -> None:
         """Refuse times of 96 bits with nanoseconds: they are read as microseconds."""
         physical = self._open().schema
-        old = [physical.column(place) for place in range(len(physical))]
-        names = {column.path.partition(".")[0] for column in old if column.physical_type == "INT96"}
-        for name in sorted(names & set(self.columns or ())):
+        leaves = [physical.column(place) for place in range(len(physical))]
+        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        for name in self.columns or ():
+            if not any(_is_of(name, path) for path in paths):
+                continue
             exact = pq.ParquetFile(str(self.path)).read([name])[name]
             cut = self._open().read([name])[name]
             if pa.types.is_timestamp(exact.type) and _is_cut(exact, cut):
@@ -268,6 +269,11 @@ def _check_path(path: object) -> None:
     if found := path_kinds.other_than_file(path):
         remedy = "check the path, or make the file first" if "not there" in found else ""
         argument_checks.refuse(f"source file {path}", found, remedy or "name one Parquet file")
+
+
+def _is_of(name: str, path: str) -> bool:
+    """Whether a path of Parquet is in a column, whose name may have points of its own."""
+    return path == name or path.startswith(f"{name}.")
 
 
 def _is_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> bool:

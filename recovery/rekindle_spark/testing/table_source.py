@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rekindle_spark.operators import arrow_columns, watermarks
+from rekindle_spark.operators import arrow_columns, python_rows, watermarks
 from rekindle_spark.user_code import argument_checks
 
 
@@ -104,7 +104,8 @@ def _of_dicts(where: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) 
             what = f"has the column {unknown[0]!r} in row {number}"
             argument_checks.refuse(where, what, f"the source has: {', '.join(schema.names)}")
     try:
-        return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+        columns = [python_rows.typed([row.get(f.name) for row in rows], f.type) for f in schema]
+        return pa.Table.from_arrays(columns, schema=schema)
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         what = f"does not fit the source's columns ({' '.join(str(error).split())[:200]})"
         argument_checks.refuse(where, what, "give values of the columns' types")

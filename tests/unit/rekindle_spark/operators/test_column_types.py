@@ -26,6 +26,7 @@ UNFIT = {
     "twice": pa.struct([pa.field("a", pa.int8()), pa.field("a", pa.int8())]),
     "tensor": pa.fixed_shape_tensor(pa.int8(), [2]),
     "inside": pa.list_(pa.struct([pa.field("a", pa.string_view())])),
+    "scale": pa.list_(pa.decimal128(5, -2)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -76,3 +77,53 @@ def test_whether_an_integer_fits_does_not_depend_on_what_is_beside_it(
         return
     with pytest.raises((TypeError, ValueError, OverflowError)):
         python_rows.typed(values, kind)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+SHOWN_TWICE = datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN)
+PAIR = pa.struct([("a", pa.int64())])
+# What Arrow would cut, leave out or make infinite, and what is as it was given.
+OTHERS = [
+    (pa.list_(pa.int64()), [1.5]),
+    (pa.list_(pa.int64()), [True]),
+    (pa.list_(pa.list_(pa.int8())), [[1], [2.5]]),
+    (pa.list_(pa.string()), "text"),
+    (pa.list_(pa.timestamp("s")), [datetime(2024, 1, 1, 0, 0, 0, 500_000)]),
+    (pa.map_(pa.string(), pa.int64()), {"a": 1.5}),
+    (pa.map_(pa.int64(), pa.string()), [(1.5, "a")]),
+    (PAIR, {"a": 1.5}),
+    (PAIR, (1.5,)),
+    (PAIR, [("a", 1.5)]),
+    (PAIR, {"A": 1}),
+    (PAIR, {"a": 1, "b": 2}),
+    (pa.list_(PAIR), [{"a": 1}, {"b": 1}]),
+    (pa.timestamp("us"), 5.5),
+    (pa.date32(), 5.7),
+    (pa.duration("s"), 1.5),
+    (pa.time32("s"), np.float64(1.5)),
+    (pa.float32(), 1e300),
+    (pa.float16(), -1e6),
+]
+SAME = [
+    (pa.list_(pa.int64()), [1, None, 2.0], [1, None, 2]),
+    (pa.list_(pa.float32()), [float("inf"), 1.5], [float("inf"), 1.5]),
+    (pa.map_(pa.string(), pa.int64()), {"a": 1}, [("a", 1)]),
+    (PAIR, {}, {"a": None}),
+    (PAIR, (1,), {"a": 1}),
+    (pa.list_(PAIR), [{"a": 1}, None], [{"a": 1}, None]),
+    (pa.timestamp("us"), 5.0, datetime(1970, 1, 1, 0, 0, 0, 5)),
+    (pa.timestamp("ms", "UTC"), SHOWN_TWICE, datetime(2024, 10, 27, 0, 30, tzinfo=UTC)),
+    (pa.timestamp("ms"), SHOWN_TWICE.replace(fold=1), datetime(2024, 10, 27, 1, 30)),
+    (pa.float32(), float("-inf"), float("-inf")),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), OTHERS, ids=str)
+def test_a_value_that_would_become_another_one_is_refused(kind: pa.DataType, value: Any) -> None:
+    with pytest.raises((TypeError, pa.ArrowInvalid), match=r"found|got bool"):
+        python_rows.typed([None, value], kind)
+
+
+@pytest.mark.parametrize(("kind", "value", "kept"), SAME, ids=str)
+def test_a_value_that_fits_is_as_it_was_given(kind: pa.DataType, value: Any, kept: Any) -> None:
+    assert python_rows.typed([None, value], kind).to_pylist() == [None, kept]

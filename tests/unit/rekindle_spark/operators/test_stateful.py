@@ -3,7 +3,7 @@
 import pickle
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -373,3 +373,34 @@ def test_a_class_in_place_of_an_operator_is_refused_with_how_to_make_one() -> No
         stateful(Trail)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="operator: is 7; derive its class from StatefulOperator"):
         stateful(7)  # type: ignore[arg-type]
+
+
+class Counted(StatefulOperator):
+    value_schema = pa.schema([("count", pa.int64())])
+
+    def handle(
+        self, key: tuple[Any, ...], rows: list[dict[str, Any]], value: ValueState
+    ) -> Iterator[tuple[Any, ...]]:
+        (count,) = value.get() or (0,)
+        for row in rows:
+            count += 1
+            yield key[0], row["event_time"], count
+        value.update((count,))
+
+
+def test_two_hours_that_a_clock_shows_alike_are_two_keys() -> None:
+    before = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)  # 02:30 in Berlin, and an hour later again
+    hours = pa.array([before, before + timedelta(hours=1)], pa.timestamp("us", "Europe/Berlin"))
+    schema = pa.schema([("hour", hours.type), ("event_time", pa.timestamp("us"))])
+    output = pa.schema([*schema, ("count", pa.int64())])
+    operator = KeyedStateful(
+        "hours", schema, "event_time", ["hour"], Counted(), output, "event_time"
+    )
+    state, found = operator.initial(), []
+    for second in range(2):
+        rows = pa.table([hours, [moment(second)] * 2], schema=schema)
+        previous = INITIAL_WATERMARK if second == 0 else 0
+        state, emitted = operator.process(state, [rows], previous, second * SECOND)
+        state = operator.load(operator.dump(state))
+        found.append((emitted["hour"].combine_chunks(), emitted["count"].to_pylist()))
+    assert found == [(hours, [1, 1]), (hours, [2, 2])]

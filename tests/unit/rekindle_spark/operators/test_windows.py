@@ -286,3 +286,14 @@ def test_wrong_arguments_are_named_with_the_step(change: dict[str, Any], message
     }
     with pytest.raises(InputError, match=message):
         WindowAggregate(**{**arguments, **change})
+
+
+def test_a_column_without_a_name_is_aggregated_as_any_other() -> None:
+    schema = pa.schema([("event_time", pa.timestamp("us")), ("", pa.int64())])
+    rows = pa.table([[moment(1)] * 3, [5, None, 7]], schema=schema)
+    sought = {name: Aggregate(name, "") for name in ("count", "sum", "min", "max", "mean")}
+    operator = WindowAggregate("late", schema, "event_time", [], 60, None, sought)
+    combined = operator.combine(rows)
+    _, output = operator.process(operator.initial(), [combined], INITIAL_WATERMARK, FINAL_WATERMARK)
+    (row,) = output.drop_columns(["window_start", "window_end"]).to_pylist()
+    assert row == {"count": 2, "sum": 12, "min": 5, "max": 7, "mean": 6.0}

@@ -122,6 +122,17 @@ def test_event_times_that_are_no_whole_microseconds_are_refused(tmp_path: Path, 
         Replay(file, "t").check("rows")
 
 
+def test_a_column_with_a_point_in_its_name_is_looked_at_as_any_other(tmp_path: Path) -> None:
+    file = tmp_path / "points.parquet"
+    fine = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))
+    table = pa.table({"t": times()[:1], "sent.at": fine})
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True)
+    replay = Replay(file, "t")
+    assert replay.row_group_bytes()[0] > Replay(file, "t", columns=("t",)).row_group_bytes()[0]
+    with pytest.raises(InputError, match=r"has times with nanoseconds in 'sent\.at'"):
+        replay.check("rows")
+
+
 @pytest.mark.parametrize("moment", [-(2**63) + 1, -(2**61), 2**62 + 1, 2**63 - 1])
 def test_event_times_that_windows_cannot_reckon_with_are_refused(
     tmp_path: Path, moment: int
