@@ -14,6 +14,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 
+from rekindle import interrupts
 from rekindle.model.errors import RekindleError
 from rekindle_cli.jsonl_tail import EventFile
 from rekindle_cli.run_view import RunDisplay
@@ -73,11 +74,13 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: RunDisplay) -
     To be called by the main thread once Spark's context is there, which sets a handler of its own.
     """
     asked = False
+    end_at_once = interrupts.raising(KeyboardInterrupt)
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
-            raise KeyboardInterrupt
+            end_at_once(number, frame)
+            return
         asked = True
         # not here: the signal may have interrupted code that holds a lock of the view
         threading.Thread(
