@@ -1,5 +1,6 @@
 """What all tests share: their order, the limit of unit tests, and the report of skipped ones."""
 
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -38,7 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record durations where that is asked for: workers report to the process that started them."""
+    """Record durations where that is asked for: workers report to the process that started them.
+
+    A shell's background has SIGINT ignored, and so would all that tests start and interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(file_order.Recorder())
 

@@ -138,9 +138,10 @@ class _Build:
 
     def _is_there(self, name: str) -> bool:
         place = self._folder / name
-        if cached_files.is_intact(place):
+        # What copies a cache may have left out the right to execute.
+        if cached_files.is_intact(place) and os.access(place, os.X_OK):
             return True
-        if place.exists():
+        if os.path.lexists(place):
             self._say(f"{place} is damaged and is built again")
             cached_files.remove(place)
         return False

@@ -15,6 +15,7 @@ Their code is in `rekindle_store`, and loaded when one of them is first used.
     history       a checker of released output: possible without failures or not
     forecast      simulated failures, before they happen
     page_style    the style sheet that all our pages share
+    interrupts    Ctrl-C in the processes of commands
     model         values that all parts share: topology, settings, reasons, errors
 """
 

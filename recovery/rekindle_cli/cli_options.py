@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from rekindle import interrupts
 from rekindle.model.errors import InputError
 
 SEED_MAX = 2**31
@@ -114,11 +115,12 @@ def interruptible() -> Iterator[None]:
     and temporary files go. Further ones do not disturb that. Has to be entered in the main thread.
     """
     signals = (signal.SIGTERM, signal.SIGHUP)
+    end = interrupts.raising(KeyboardInterrupt)
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in signals:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for one in signals:
+            signal.signal(one, signal.SIG_IGN)
+        end(number, frame)
 
     before = [signal.signal(number, interrupt) for number in signals]
     try:

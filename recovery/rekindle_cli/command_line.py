@@ -22,6 +22,7 @@ import typer
 from typer.exceptions import TyperException
 
 import rekindle
+from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError, RunError
 
 # Not installed with the core alone: a command that misses one of them names the extra.
@@ -161,9 +162,12 @@ def _keep_output_apart() -> None:
 
 def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
     """Builds the application for `arguments` and runs it; returns the exit code."""
-    return exit_code(
-        lambda: build(arguments)(args=list(arguments), prog_name="rekindle", standalone_mode=False)
-    )
+    return exit_code(lambda: _call(build(arguments), arguments))
+
+
+def _call(app: typer.Typer, arguments: Sequence[str]) -> object:
+    with interrupts.raised():
+        return app(args=list(arguments), prog_name="rekindle", standalone_mode=False)
 
 
 def exit_code(work: Callable[[], object]) -> int:
@@ -201,7 +205,7 @@ def _exit_code(work: Callable[[], object]) -> int:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     except KeyboardInterrupt:
-        return 130
+        return interrupts.INTERRUPTED
     return code if isinstance(code, int) else 0
 
 

@@ -32,6 +32,7 @@ from typing import Any, NoReturn, TextIO
 
 from pyspark import SparkContext
 
+from rekindle import interrupts
 from rekindle.model.errors import InputError
 from rekindle_cli import child_process
 from rekindle_spark.checks.check_findings import CheckFinding, warning
@@ -347,13 +348,10 @@ def _watched(guard: Guard, limits: CallLimits) -> Iterator[None]:
         guard.line = _where(guard.what, frame)
         raise _TooSlow
 
-    def stop(_: int, __: FrameType | None) -> None:
-        raise _Interrupted
-
     watchdog = _Watchdog(guard, limits, sys.stderr if sys.stderr is not None else io.StringIO())
     before = {
         signal.SIGUSR2: signal.signal(signal.SIGUSR2, interrupt),
-        signal.SIGINT: signal.signal(signal.SIGINT, stop),
+        signal.SIGINT: signal.signal(signal.SIGINT, interrupts.raising(_Interrupted)),
     }
     watchdog.start()
     try:

@@ -25,6 +25,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rekindle import interrupts
 from rekindle.model.errors import RekindleError
 from rekindle_cli.jsonl_tail import EventFile
 
@@ -415,11 +416,13 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: RunDisplay) -
     To be called by the main thread once Spark's context is there, which sets a handler of its own.
     """
     asked = False
+    end_at_once = interrupts.raising(KeyboardInterrupt)
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
-            raise KeyboardInterrupt
+            end_at_once(number, frame)
+            return
         asked = True
         # not here: the signal may have interrupted code that holds a lock of the view
         threading.Thread(

@@ -78,15 +78,19 @@ def put(made: Path, place: Path) -> None:
     """
     fresh = _record(made)
     fresh.write_text(f"{_digest(made)}  {place.name}\n", encoding="utf-8")
-    place.unlink(missing_ok=True)  # or the new digest would condemn the old file
+    remove(place)  # or the new digest would condemn the old file
     fresh.replace(_record(place))
     made.replace(place)
 
 
 def remove(file: Path) -> None:
-    """Removes a file that was put, if it is there; programs that run from it are not disturbed."""
-    file.unlink(missing_ok=True)
-    _record(file).unlink(missing_ok=True)
+    """Removes a file that was put, or what has come to its place; programs that run from it are not
+    disturbed."""
+    for path in (file, _record(file)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 import rekindle
+from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError
 
 PROGRAM = "kubectl rekindle"
@@ -70,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return 130
+        return interrupts.INTERRUPTED
     return code
 
 
@@ -95,7 +96,8 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 def _run(arguments: Sequence[str]) -> int:
     try:
         app = application(arguments)
-        code = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        with interrupts.raised():
+            code = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TyperException as error:

@@ -47,6 +47,15 @@ def test_a_damaged_file_is_not_used_and_can_be_put_again(tmp_path: Path, damage:
     assert cached_files.is_intact(keep(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["file", "file.sha256"])
+def test_a_file_with_a_folder_in_its_place_can_be_put_again(tmp_path: Path, name: str) -> None:
+    keep(tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name / "below").mkdir(parents=True)
+    assert not cached_files.is_intact(tmp_path / "file")
+    assert cached_files.is_intact(keep(tmp_path))
+
+
 @pytest.mark.parametrize("record", [None, "", "0000  file\n"])
 def test_a_file_without_its_digest_is_not_used(tmp_path: Path, record: str | None) -> None:
     file = keep(tmp_path)

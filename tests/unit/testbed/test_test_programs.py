@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,32 @@ def test_a_program_that_was_damaged_is_built_again_with_one_line_about_it(
     ]
     assert builds(go) == ["go.etcd.io/etcd/server/v3"]
     assert cached_files.is_intact(folder / ETCD)
+
+
+def may_not_be_executed(program: Path) -> None:
+    program.chmod(0o644)
+
+
+def is_a_folder(program: Path) -> None:
+    program.unlink()
+    (program / "below").mkdir(parents=True)
+
+
+def leads_nowhere(program: Path) -> None:
+    program.unlink()
+    program.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("damage", [may_not_be_executed, is_a_folder, leads_nowhere])
+def test_whatever_has_come_of_a_program_it_is_built_again(
+    cache: Path, go: Path, damage: Callable[[Path], None]
+) -> None:
+    folder = keep_programs(cache, ETCD)
+    damage(folder / ETCD)
+    said: list[str] = []
+    assert os.access(test_programs.find([ETCD], progress=said.append)[ETCD], os.X_OK)
+    assert f"kubernetes: {folder / ETCD} is damaged and is built again" in said
+    assert builds(go) == ["go.etcd.io/etcd/server/v3"]
 
 
 def test_without_go_a_damaged_program_is_named_as_such(cache: Path) -> None:

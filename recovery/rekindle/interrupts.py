@@ -1,0 +1,106 @@
+"""Ctrl-C in the process of a command: it ends with 130, in silence, at whatever moment that comes.
+
+    end_at_once     while modules are imported: nothing has begun, so the process just ends
+    raised          while the command runs: KeyboardInterrupt, so that what it began is undone
+    raising         the handler of `raised`, for those who need an error of their own
+
+Python loses an error that a handler raises where nobody can catch it, such as in the callback that
+frees the lock of an imported module: it prints "Exception ignored", and the command goes on. One
+that is raised at another place of the import system leaves its lock taken, and the process hangs at
+its end. So there the handler waits for a moment, and an error that was lost is raised again.
+
+SIGALRM is what it waits with. A process that was started with SIGINT ignored goes on to ignore it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+INTERRUPTED = 130
+AGAIN_SECONDS = 0.01
+# How Python names the files of its import system.
+IMPORT_SYSTEM = "<frozen importlib"
+
+Handler = Callable[[int, FrameType | None], object]
+
+# A guard of users' code puts another function in its place.
+_exit = os._exit
+# What the handlers of this process raise.
+_raised: set[type[BaseException]] = {KeyboardInterrupt}
+
+
+def end_at_once() -> None:
+    """From now on Ctrl-C ends the process. Called first of all by the main of a command."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """Inside, Ctrl-C raises KeyboardInterrupt, and is never lost. Does nothing where somebody else
+    handles or ignores it, and outside of the main thread."""
+    before = signal.getsignal(signal.SIGINT)
+    if before not in (signal.default_int_handler, _end) or not _handles():
+        yield
+        return
+    hook = sys.unraisablehook
+    sys.unraisablehook = _raise_again(hook)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook
+
+
+def raising(error: type[BaseException]) -> Handler:
+    """Make a handler of SIGINT that raises such an error where somebody can catch it."""
+    _raised.add(error)
+
+    def handle(_number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_filename.startswith(IMPORT_SYSTEM):
+            _try_again()
+        else:
+            raise error
+
+    return handle
+
+
+def _handles() -> bool:
+    """Have Ctrl-C raise KeyboardInterrupt; False outside of the main thread, where nobody can."""
+    try:
+        signal.signal(signal.SIGINT, raising(KeyboardInterrupt))
+    except ValueError:
+        return False
+    return True
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    _exit(INTERRUPTED)
+
+
+def _raise_again(others: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Make a hook for errors that nobody can catch: one of ours comes again."""
+
+    def hook(lost: Any) -> None:
+        if lost.exc_type in _raised:
+            _try_again()
+        else:
+            others(lost)
+
+    return hook
+
+
+def _try_again() -> None:
+    """Call the handler of SIGINT, whichever it is by then, in a moment."""
+    signal.signal(signal.SIGALRM, _handle_again)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+
+
+def _handle_again(_number: int, frame: FrameType | None) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(signal.SIGINT, frame)
