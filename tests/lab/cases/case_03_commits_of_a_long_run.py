@@ -18,7 +18,7 @@ import verdicts
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_spark.store.commit_summary import CommitSummary
 
-COMMITS = int(os.environ.get("N", "5000"))
+COMMITS = int(os.environ.get("N", "2000"))
 PARTITIONS, QUERIES, CHECKPOINT_EPOCHS, LEFT = 30, 18, 100, 10
 NAMES = [f"operator-{number}/0" for number in range(PARTITIONS)]
 

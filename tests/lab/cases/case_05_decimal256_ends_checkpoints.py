@@ -1,4 +1,4 @@
-"""Case 05: the thread that writes checkpoints gets 3,000 values of decimal256, then a small state."""
+"""Case 05: the checkpoint thread gets 3,000 values of decimal256, then a small state."""
 
 import os
 import queue
@@ -26,7 +26,7 @@ SECONDS_MAX = 60.0
 class Balance(StatefulOperator):
     value_schema = pa.schema([("wei", pa.decimal256(76, 0))])
 
-    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+    def handle(self, _key: Any, _rows: Any, value: Any) -> Any:
         value.update((Decimal(1),))
         return ()
 

@@ -1,4 +1,4 @@
-"""Case 08: the machine's clock is set back by an hour behind the fifth epoch; epochs stay a second apart.
+"""Case 08: the machine's clock is set back by an hour in a run, and epochs go on.
 
 Rewritten: the loop takes the time from `driver_clock`, so the machine's clocks are set there.
 """

@@ -1,4 +1,4 @@
-"""Case 10: a job rewrites the Parquet file while a run reads it; a host that starts later opens it."""
+"""Case 10: the Parquet file of a source is replaced, and a host that starts later opens it."""
 
 import os
 import pickle
@@ -12,11 +12,12 @@ from rekindle.model.errors import RekindleError
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
 
+TIMES = verdicts.times(6, step_seconds=7)
 OTHERS = {
-    "other rows": {"k": ["b"] * 6, "v": range(100, 106), "t": verdicts.times(6, step_seconds=7)},
-    "v as text": {"t": verdicts.times(6, step_seconds=7), "v": list("012345"), "k": ["b"] * 6},
+    "other rows": {"k": ["b"] * 6, "v": range(100, 106), "t": TIMES},
+    "v as text": {"t": TIMES, "v": list("012345"), "k": ["b"] * 6},
     "v as double": {
-        "t": verdicts.times(6, step_seconds=7),
+        "t": TIMES,
         "v": [x + 0.9 for x in range(6)],
         "k": ["b"] * 6,
     },

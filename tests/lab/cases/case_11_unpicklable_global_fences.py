@@ -1,7 +1,7 @@
-"""Case 11: a module of a pipeline has a lock, which a map uses; it must be refused before a driver is fenced.
+"""Case 11: a map uses a lock, which is refused before the driver that runs is fenced.
 
-Rewritten: the refusal is of the start, so a driver is started on the store of one that runs. With
-Spark it is `rekindle run`, which the case calls as well.
+Rewritten: the refusal is of the start, so a `rekindle run` starts on the store of a driver that
+runs. There is no Spark at the master's address, so a later refusal would be another error.
 """
 
 import subprocess
@@ -40,6 +40,7 @@ def main() -> None:
     Path("locked.py").write_text(PIPELINE)
     running = stores.opened(Path("store"))
     command = [Path(sys.executable).with_name("rekindle"), "run", "locked.py", "--store", "store"]
+    command += ["--master", "spark://127.0.0.1:1"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     said = ended.stdout + ended.stderr
     print(f"exit code {ended.returncode}: {said}")

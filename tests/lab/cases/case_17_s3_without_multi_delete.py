@@ -1,4 +1,4 @@
-"""Case 17: servers that speak S3 otherwise than Amazon's: no multi-object delete, no conditions, conflicts.
+"""Case 17: S3 servers without multi-object delete, without conditions, or with conflicts.
 
 Rewritten: the small server is the one of `s3_server`, which has the same quirks.
 """

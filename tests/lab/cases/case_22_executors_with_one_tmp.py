@@ -1,4 +1,4 @@
-"""Case 22: two executors of a node have one /tmp, and JVMs of the same process id in their containers.
+"""Case 22: two executors of a node have one /tmp, and JVMs of the same process id.
 
 Rewritten: a host listens for its parent alone, so each host gets a parent of its own, which asks as
 an executor's task does. Both have one path here; tests/integration/test_host_folder.py shows that

@@ -1,4 +1,4 @@
-"""The parts that all cases share: an attempt, its error in words, and the verdict as an exit code."""
+"""The parts that all cases share: an attempt, its error in words, and the verdict."""
 
 import datetime as dt
 import os
