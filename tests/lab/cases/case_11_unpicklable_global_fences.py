@@ -1,17 +1,21 @@
 """Case 11: a map uses a lock, which is refused before the driver that runs is fenced.
 
-Rewritten: the refusal is of the start, so a `rekindle run` starts on the store of a driver that
-runs. There is no Spark at the master's address, so a later refusal would be another error.
+Rewritten: the refusal is now of the start, so a driver is started on the store of one that runs.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import stores
 import verdicts
+
+from rekindle.model.errors import RekindleError
+from rekindle.model.settings import Settings
+from rekindle_cli import pipeline_file
+from rekindle_cli.guard import CallLimits
+from rekindle_spark.driver import driver_main
+from rekindle_spark.driver.driver_main import DriverPlace
 
 PIPELINE = """
 import threading
@@ -35,20 +39,23 @@ def pipeline():
 """
 
 
+def start() -> None:
+    """Start a driver; no Spark is at the master's address, so a late refusal is another error."""
+    built = pipeline_file.load("locked.py", CallLimits(60.0)).pipeline
+    place = DriverPlace("spark://127.0.0.1:1", "store", Path("events.jsonl"), {})
+    driver_main.run(built, Settings(), place)
+
+
 def main() -> None:
     pq.write_table(pa.table({"v": range(10), "t": verdicts.times(10)}), "numbers.parquet")
     Path("locked.py").write_text(PIPELINE)
     running = stores.opened(Path("store"))
-    command = [Path(sys.executable).with_name("rekindle"), "run", "locked.py", "--store", "store"]
-    command += ["--master", "spark://127.0.0.1:1"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = ended.stdout + ended.stderr
-    print(f"exit code {ended.returncode}: {said}")
+    _, refused = verdicts.attempt(start)
+    print("the start:", verdicts.worded(refused))
     _, fenced = verdicts.attempt(running.check_generation)
     print("the driver that runs:", verdicts.worded(fenced))
-    is_refused = ended.returncode == 2 and "step guarded" in said and "LOCK" in said
     verdicts.end(
-        is_refused and fenced is None and "Traceback" not in said,
+        isinstance(refused, RekindleError) and "step guarded" in str(refused) and fenced is None,
         "refused before the store is touched, with the name of the step",
     )
 
