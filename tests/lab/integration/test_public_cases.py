@@ -30,7 +30,7 @@ def test_the_product_does_right_in_a_case(case: Path, tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, case],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": builders, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": builders},
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
