@@ -62,6 +62,7 @@ STAGES = (
     Stage("units", 70, [_pytest("tests/lab/unit", "-n", "2", "-q")]),
     # `make test` has a part of the calls each day: here is seen what nothing comes to
     Stage("call-sites", 180, [_pytest(CALL_SITES, "-s")], {"REKINDLE_CALL_SITES": "all"}),
+    Stage("cases", 180, [_pytest(f"{INTEGRATION}/test_public_cases.py")]),
     Stage("structured-streaming", 200, [_pytest(f"{INTEGRATION}/test_structured_streaming.py")]),
     Stage("peers", 120, [_pytest(f"{INTEGRATION}/test_peers.py")]),
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),

@@ -71,9 +71,7 @@ class Desk:
         digest = work_items.program_digest(self.pickled)
         self.named_program = [self.program.hash, "program", digest]
 
-    def ask(
-        self, number: int, first: int, last: int, received: bytes = b"", **header: Any
-    ) -> tuple[dict[str, Any], list[tuple[int, list[bytes]]]]:
+    def request(self, number: int, first: int, last: int, **header: Any) -> dict[str, Any]:
         item = {
             "partition": number,
             "plan_epoch": header.pop("plan_epoch", 1),
@@ -86,7 +84,7 @@ class Desk:
             "inputs": header.pop("inputs", []),
             **{name: header.pop(name) for name in ("apart", "choices", "lane") if name in header},
         }
-        request = {
+        return {
             "version": 1,
             "program": self.named_program,
             "generation": 1,
@@ -106,6 +104,11 @@ class Desk:
             },
             **header,
         }
+
+    def ask(
+        self, number: int, first: int, last: int, received: bytes = b"", **header: Any
+    ) -> tuple[dict[str, Any], list[tuple[int, list[bytes]]]]:
+        request = self.request(number, first, last, **header)
         report, blocks = self.host.answer(request, memoryview(received))
         self.acknowledged += report.get("acks", [])
         return report, blocks
