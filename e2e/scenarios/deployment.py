@@ -8,6 +8,7 @@ What was there before is `cluster_setup`'s. Everything that it makes goes with i
 with one.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from kubernetes import client, utils
 from scenarios import helm_chart, scenario_clusters
 from scenarios.cluster_setup import Ground
 from scenarios.flights_application import EXAMPLES, NAME, ROLE, FlightsApplication
-from scenarios.footprint import GROUP, VERSION
+from scenarios.footprint import GROUP, VERSION, VOLUMES
 from testbed import test_programs
 from testbed.cluster.node_configuration import NodeSpec
 from testbed.node_objects import ZONE
@@ -136,6 +137,13 @@ class Site(Ground):
         self.core.delete_collection_namespaced_persistent_volume_claim(
             helm_chart.NAMESPACE, label_selector=f"{COMPONENT}={STORE}"
         )
+
+    def empty_volumes(self) -> None:
+        """Empty the store's volumes, whose claims have gone, and have new claims bound to them."""
+        for name in VOLUMES:
+            for path in (self.cluster.shared / name).iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.core.patch_persistent_volume(name, {"spec": {"claimRef": None}})
 
     def leader_zone(self) -> str:
         """Where the operator is that decides; "" while none does."""

@@ -164,6 +164,7 @@ def store_emptied(stage: ScenarioRun) -> None:
     stage.await_that("no server of the store is there", lambda: not site.replicas(STORE))
     site.drop_claims()
     stage.await_that("its claims have gone", lambda: not site.claims())
+    site.empty_volumes()
     stage.await_that("the driver goes on alone", lambda: stage.since_failure("alone"))
     site.scale(STORE, REPLICAS[STORE])
     stage.await_that("all servers are back, empty", lambda: _are_ready(site, STORE))
