@@ -363,15 +363,13 @@ def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Re
     """Losses before it no longer count; an incident is over when nothing waits or catches up, one
     without losses when no node is announced to go any more.
 
-    A coordinator that comes back may hear of a loss and of a checkpoint after it in one report, for
-    the driver has planned alone. Such an incident stays open until the next checkpoint, so that
-    whoever watches incidents sees it.
+    A coordinator that comes back may read of a loss and of a checkpoint after it in one report,
+    since the driver has planned alone. Such an incident stays open until the next checkpoint, so
+    that a Recovery tells it.
     """
     state = replace(state, last_checkpoint=epoch, last_checkpoint_at=now, losses=())
     incident = state.incident
-    if incident is None or state.catching_up or inactive(state):
-        return state, ()
-    if incident.began_at >= now:
+    if incident is None or incident.began_at >= now or state.catching_up or inactive(state):
         return state, ()
     if incident.is_announced and announced(state):
         return state, ()

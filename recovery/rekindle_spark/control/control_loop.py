@@ -133,9 +133,10 @@ class ControlLoop:
             application.events.write("recovered", epoch=application.newest)
         self.was_complete = complete
 
-    def note_times(self, result: Result, *, ahead: bool, is_crowded: bool) -> None:
+    def note_times(self, result: Result, *, ahead: bool, is_crowded: bool, may_rest: bool) -> None:
         """An epoch has run, perhaps with sources ahead, while nothing else did but for the second
-        class where it `is_crowded`: see who holds epochs up."""
+        class where it `is_crowded`: see who holds epochs up. The second class rests where that is
+        in doubt, if it `may_rest`."""
         application, now = self.application, time.monotonic()
         target_seconds = application.settings.runtime.epoch_seconds
         costs = self.statistics.costs.with_overhead
@@ -143,7 +144,9 @@ class ControlLoop:
         self.crowded.stragglers.look(application.executors, now)
         ran = Epoch(result.seconds, target_seconds, result.stages, costs, ahead)
         if is_crowded:
-            doubtful = self.crowded.add(ran, self.stragglers.slow, now)
+            known = self.stragglers.slow
+            doubtful = self.crowded.add(ran, known, now, may_rest=may_rest)
+            self.stragglers.keep(known & self.crowded.stragglers.slow, now)
             self._write_of_nodes("classes-rest", doubtful)
         else:
             self.stragglers.add(ran, now)

@@ -124,7 +124,7 @@ class SourcePrefetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ConcurrentWork:
     """What runs beside an epoch. `is_quiet`: nothing is being done for partitions that catch up,
     `trails`: some run behind the epochs, by jobs of which so many have ended."""
 
@@ -260,7 +260,7 @@ class EpochLoop:
             checkpoint = self.checkpointing.due(epoch, work)
             if checkpoint is None:
                 checkpoint = self.checkpointing.within(work)
-            before = self._beside()
+            before = self._concurrent_work()
             result = job_runner.run(
                 application,
                 work,
@@ -330,21 +330,21 @@ class EpochLoop:
                 self._cut()
             self.ahead.begin(epoch + 1)
 
-    def _beside(self) -> Beside:
+    def _concurrent_work(self) -> ConcurrentWork:
         """What is being done beside an epoch."""
         is_idle = self.application.claimed <= self.classes.claimed
-        return Beside(
+        return ConcurrentWork(
             is_quiet=is_idle and self.checkpointing.preserving is None,
             trails=bool(self.application.progress.trailing),
             jobs_ended=self.classes.jobs_ended,
         )
 
     def _note_times(
-        self, result: Result, work: job_specs.Ranges, before: Beside, *, ahead: bool
+        self, result: Result, work: job_specs.Ranges, before: ConcurrentWork, *, ahead: bool
     ) -> None:
         """An epoch has run, beside what there was `before` and is now: take in how long that took,
         unless it had a backlog, or was one of a drain, which are long on purpose."""
-        application, now = self.application, self._beside()
+        application, now = self.application, self._concurrent_work()
         if application.arrivals.drains or any(first != last for first, last in work.values()):
             return
         is_quiet, trails = before.is_quiet and now.is_quiet, before.trails or now.trails
@@ -352,7 +352,9 @@ class EpochLoop:
         self.classes.ran(result, work)
         if is_quiet:
             is_crowded = self.classes.jobs_started > before.jobs_ended
-            self.control.note_times(result, ahead=ahead, is_crowded=is_crowded)
+            self.control.note_times(
+                result, ahead=ahead, is_crowded=is_crowded, may_rest=self.classes.may_rest
+            )
 
     def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
         """Say how long an epoch has taken, and each of its stages."""

@@ -111,7 +111,7 @@ def first_class(program: Program, live: Set[int], priorities: Mapping[str, float
     return found
 
 
-def coming(progress: PartitionTable, newest: int) -> set[int]:
+def soon_live(progress: PartitionTable, newest: int) -> set[int]:
     """Partitions that will soon be live: they are close behind the newest epoch, or behind those
     that they read and that run behind the epochs."""
     finished, reach = progress.finished, dict[int, int]()
@@ -282,7 +282,7 @@ class PriorityClasses:
         """All where nothing is live that a query ends in. Computed again only after a change: with
         many partitions that takes long."""
         program, progress = self.application.program, self.application.progress
-        live = frozenset(progress.live | coming(progress, self.application.newest))
+        live = frozenset(progress.live | soon_live(progress, self.application.newest))
         key = live, dict(self.control.priorities)
         if self.chosen is None or self.chosen[0] != key:
             found = first_class(program, live, key[1])
@@ -295,10 +295,13 @@ class PriorityClasses:
         return self.job is not None and self._is_far_behind
 
     @property
+    def may_rest(self) -> bool:
+        """Whether the second class can wait, so that epochs show which executors are slow."""
+        return not self.together and not self._is_far_behind
+
+    @property
     def _rests(self) -> bool:
-        """Whether the second class rests, so that epochs show which executors are slow."""
-        may_rest = not self.together and not self._is_far_behind
-        return may_rest and self.control.crowded.rests(time.monotonic())
+        return self.may_rest and self.control.crowded.rests(time.monotonic())
 
     @property
     def _is_far_behind(self) -> bool:

@@ -98,6 +98,11 @@ class Stragglers:
                 record.slow = False
                 record.epochs.clear()
 
+    def keep(self, executors: Set[str], now: float) -> None:
+        """These are still known to be slow, though by no epoch that counts."""
+        for name in executors & self.records.keys():
+            self.records[name].tried_at = now
+
     def add(self, epoch: Epoch, now: float) -> None:
         """An epoch has run, all of it for live partitions only."""
         held = _held_seconds(epoch)
@@ -129,12 +134,14 @@ class CrowdedEpochs:
         """Whether no job of the second class should begin."""
         return now < self.rests_until
 
-    def add(self, epoch: Epoch, known: Set[str], now: float) -> frozenset[str]:
+    def add(
+        self, epoch: Epoch, known: Set[str], now: float, *, may_rest: bool = True
+    ) -> frozenset[str]:
         """A crowded epoch has run, and some executors are `known` to be slow. Returns those of
-        which there is doubt from now on."""
+        which there is doubt from now on, where the second class `may_rest`."""
         self.stragglers.add(epoch, now)
         doubtful = self.stragglers.slow - known
-        if not doubtful or now < self.next_at:
+        if not doubtful or not may_rest or now < self.next_at:
             return frozenset()
         self.rests_until, self.clean_epochs = now + REST_SECONDS_MAX, 0
         self.next_at = self.rests_until + DOUBT_SECONDS

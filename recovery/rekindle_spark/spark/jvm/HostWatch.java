@@ -164,8 +164,11 @@ final class HostWatch implements Runnable {
       lane.seconds = 0;
     } else if (lane.runs) {
       lane.seconds += lane.ranSeconds;
-    } else if (!otherRuns || lane.ranSeconds == 0) {
+    } else if (!otherRuns) {
       lane.seconds += lane.waitedSeconds;
+    } else if (lane.ranSeconds == 0) {
+      // it may wait for a lock of the other call, which shall not be the later one to be found
+      lane.seconds += Math.min(lane.waitedSeconds, other.ranSeconds);
     }
     return most > 0 && lane.seconds > most;
   }

@@ -329,7 +329,7 @@ class Judged(Late):
 
     def run(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """An epoch, during which something happens."""
-        before = self.loop._beside()
+        before = self.loop._concurrent_work()
         meanwhile()
         self.loop._note_times(Result(True, 1.0), {0: (3, 3)}, before, ahead=False)
 

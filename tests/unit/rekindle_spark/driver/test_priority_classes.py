@@ -72,15 +72,17 @@ def test_soon_live_is_what_is_close_behind_the_epochs_or_behind_what_it_reads(
     newest, gap = 30, priority_classes.JOIN_EPOCHS_MAX
     progress.live = {SHARED}
     progress.finished |= {SHARED: 20, IMPORTANT: 20 - gap, OTHER: 19 - gap, LONE: 30 - gap}
-    assert priority_classes.coming(progress, newest) == {IMPORTANT, LONE}
+    assert priority_classes.soon_live(progress, newest) == {IMPORTANT, LONE}
     progress.finished[LONE] -= 1
-    assert priority_classes.coming(progress, newest) == {IMPORTANT}
+    assert priority_classes.soon_live(progress, newest) == {IMPORTANT}
     progress.live.clear()
-    assert priority_classes.coming(progress, newest) == set(), "what they read is far behind itself"
+    assert priority_classes.soon_live(progress, newest) == set(), (
+        "what they read is far behind itself"
+    )
     progress.finished |= {SHARED: 30, IMPORTANT: 30}
-    assert priority_classes.coming(progress, newest) == {SHARED, IMPORTANT}
+    assert priority_classes.soon_live(progress, newest) == {SHARED, IMPORTANT}
     progress.suspects.alone[SHARED] = SimpleNamespace()  # type: ignore[assignment]
-    assert priority_classes.coming(progress, newest) == set()
+    assert priority_classes.soon_live(progress, newest) == set()
 
 
 def rule_after(*epochs: tuple[float, float], is_outage: bool = False) -> SplitRule:

@@ -192,14 +192,16 @@ class CrowdedCourse:
         self.crowded.stragglers.look(NAMES, self.now)
         self.now += NEW_SECONDS
 
-    def run(self, seconds: float, stage: dict[str, float], *known: str) -> set[str]:
+    def run(
+        self, seconds: float, stage: dict[str, float], *known: str, may_rest: bool = True
+    ) -> set[str]:
         """For so long; of whom there was doubt, where some are known to be slow."""
         tasks = [{name: TaskTiming((0,), took) for name, took in stage.items()}]
         epoch, found = Epoch(max(stage.values()), 0.1, tasks, {0: 1.0}), set[str]()
         for _ in range(int(seconds) + 1):
             self.now += 1.0
             self.crowded.stragglers.look(NAMES, self.now)
-            found |= self.crowded.add(epoch, frozenset(known), self.now)
+            found |= self.crowded.add(epoch, frozenset(known), self.now, may_rest=may_rest)
         return found
 
     def run_clean(self, seconds: float) -> None:
@@ -234,6 +236,27 @@ def test_the_second_class_rests_again_only_after_a_long_time_and_not_for_long() 
     assert course.run(WINDOW_SECONDS + 1, C_LATE) == {"c"}
     course.now += REST_SECONDS_MAX  # as in an outage: no epoch runs without other work
     assert not course.rests
+
+
+def test_no_rest_is_told_that_the_second_class_cannot_have() -> None:
+    course = CrowdedCourse()
+    assert course.run(2 * WINDOW_SECONDS, C_LATE, may_rest=False) == set()
+    assert not course.rests
+    assert course.run(1, C_LATE) == {"c"}
+    assert course.rests
+
+
+def test_one_that_is_known_to_be_slow_stays_so_for_as_long_as_that_is_found_again() -> None:
+    course = Course()
+    assert course.run(WINDOW_SECONDS + 1, C_LATE, USUAL) == {"c"}
+    until = course.now + 2 * UNTRIED_SECONDS
+    while course.now < until:
+        course.now += UNTRIED_SECONDS / 4
+        course.stragglers.keep({"c", "unknown"}, course.now)
+        course.stragglers.look(NAMES, course.now)
+    assert course.stragglers.slow == {"c"}
+    course.stragglers.look(NAMES, course.now + UNTRIED_SECONDS + 1)
+    assert course.stragglers.slow == set()
 
 
 def test_who_is_in_time_or_known_to_be_slow_gives_no_doubt() -> None:
