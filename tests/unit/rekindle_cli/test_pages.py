@@ -14,6 +14,7 @@ import typer
 
 from rekindle.model.settings import Policy, RuntimeSettings
 from rekindle_cli import command_line
+from rekindle_spark.pipeline import program
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -111,3 +112,14 @@ def test_the_commands_of_a_page_are_there_with_their_options(page: Path) -> None
         there |= {option for parameter in command.params for option in parameter.secondary_opts}
         given = {word.partition("=")[0].strip("[],") for word in named if word.startswith("--")}
         assert given <= there | {"--help"}, f"{page.name}: rekindle {' '.join(words)}"
+
+
+def test_the_pipeline_of_the_first_page_can_be_built() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    built = names["pipeline"]()
+    sinks = {step.name: step.priority for step in built.steps.values() if step.kind == "sink"}
+    assert sinks == {"failures": 10, "traffic": 2}
+    assert program.build(built).sources
