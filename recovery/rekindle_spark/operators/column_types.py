@@ -83,14 +83,15 @@ def differ_in_layout(given: pa.Schema, declared: pa.Schema) -> bool:
 
 
 def difference(given: pa.Schema, declared: pa.Schema) -> str:
-    """Say in which columns a schema is not the declared one: the first few of them."""
+    """Say in which columns a schema is not the declared one, but for layouts, which are converted:
+    the first few of them."""
     found = [f"{name!r} is missing" for name in declared.names if name not in given.names]
     for number, field in enumerate(given):
         if field.name not in declared.names:
             found.append(f"{field.name!r} is not declared")
         elif field.name in given.names[:number]:
             found.append(f"{field.name!r} is there twice")
-        elif field.type != (kind := declared.field(field.name).type):
+        elif plain(field.type) != plain(kind := declared.field(field.name).type):
             found.append(f"{field.name!r} is {field.type} and not {kind}")
     if not found:
         return f"the columns have another order: {', '.join(given.names)}"

@@ -5,7 +5,9 @@ Called by `stateful`, whose users see rows one by one: what is done here is done
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import lru_cache
+from math import isfinite
 from types import NoneType
 from typing import Any, cast
 
@@ -31,6 +33,12 @@ EXACT = {
 WHOLE_TIMES = (pa.timestamp("us"), pa.time64("us"), pa.duration("us"))
 BEGIN = datetime(1970, 1, 1)
 FLOATS = (float, np.floating)
+NUMBERS = (*FLOATS, Decimal)
+INTEGERS = frozenset(np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
+# what has been checked against its type, or has no parts
+OWN = (NoneType, pa.Scalar, pa.Array, pa.ChunkedArray)
+# Arrow would make lists of the letters, and of what a mask hides
+NO_LISTS = (str, bytes, np.ma.MaskedArray)
 
 
 def tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]:
@@ -80,44 +88,103 @@ def _is_exact(values: Value, kind: pa.DataType) -> bool:
 def typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values as an array of a type; raises TypeError, ValueError, OverflowError or ArrowException
     where they are of another, or it would hold others than these."""
-    if kinds.is_integer(kind) and not set(map(type, values)) <= {int, NoneType}:
-        values = [_integer(value) for value in values]
+    if kinds.is_integer(kind):
+        values = _integers(values)
     array = pa.array(values, kind)
     if kinds.is_temporal(kind):
         _check_times(values, array)
     elif kinds.is_float32(kind) or kinds.is_float16(kind):
         _check_reach(values, array)
     elif kinds.is_nested(kind):
-        for inner, inner_kind in _inside(values, kind):
-            typed(inner, inner_kind)
+        _check_inside(values, kind)
     return array
 
 
-def _inside(values: Sequence[Any], kind: pa.DataType) -> Iterator[tuple[list[Any], pa.DataType]]:
-    """What is in nested values, by its type: Arrow cuts that as it cuts what is not nested, and
-    passes over fields that a struct does not have. Arrow's own values have their types."""
-    present = [v for v in values if v is not None and not isinstance(v, pa.Scalar | pa.Array)]
+def _check_inside(values: Sequence[Any], kind: pa.DataType) -> None:
+    """Refuse nested values that Arrow has cut: it does so as with what is not nested."""
+    for inner, inner_kind in _inside(values, kind):
+        if kinds.is_nested(inner_kind):
+            _check_inside(inner, inner_kind)
+        elif kinds.is_integer(inner_kind):
+            _integers(inner)
+        else:
+            typed(inner, inner_kind)
+
+
+def _inside(
+    values: Sequence[Any], kind: pa.DataType
+) -> Iterator[tuple[Sequence[Any], pa.DataType]]:
+    """What is in nested values, by its type, where Arrow may have cut it. Arrow's own values have
+    their types."""
+    own = {found for found in set(map(type, values)) if issubclass(found, OWN)}
+    present = [value for value in values if type(value) not in own] if own else values
     if kinds.is_struct(kind):
-        fields = {field.name: field.type for field in kind.fields}
-        rows = [
-            dict(zip(fields, value, strict=True)) if isinstance(value, tuple) else dict(value)
-            for value in present
-        ]
-        for row in rows:
-            if not row.keys() <= fields.keys():
-                raise TypeError(f"found {row!r:.60}, which has fields that {kind} has not")
-        for name, inner in fields.items():
-            yield [row.get(name) for row in rows], inner
+        yield from _fields(present, kind)
     elif kinds.is_map(kind):
         items = [value.items() if isinstance(value, Mapping) else value for value in present]
         pairs = [pair for given in items for pair in given]
-        yield [key for key, _ in pairs], kind.key_type
-        yield [item for _, item in pairs], kind.item_type
+        yield pairs, pa.struct([kind.key_field, kind.item_field])
     else:
-        for value in present:
-            if isinstance(value, str | bytes):
-                raise TypeError(f"found {value!r:.60}, which is no list")
-        yield [item for value in present for item in value], kind.value_type
+        if any(issubclass(found, NO_LISTS) for found in set(map(type, present))):
+            wrong = next(value for value in present if isinstance(value, NO_LISTS))
+            raise TypeError(f"found {wrong!r:.60}, which is no list")
+        if _may_be_cut(kind.value_type):
+            yield _items(present, kind.value_type), kind.value_type
+
+
+def _fields(rows: Sequence[Any], kind: pa.DataType) -> Iterator[tuple[Sequence[Any], pa.DataType]]:
+    """What is in the fields of structs. Arrow passes over fields that a struct does not have."""
+    names = {field.name for field in kind.fields}
+    are_tuples = all(issubclass(found, tuple) for found in set(map(type, rows)))
+    if not are_tuples:
+        rows = [
+            dict(zip(kind.names, row, strict=True)) if isinstance(row, tuple) else dict(row)
+            for row in rows
+        ]
+        for row in rows:
+            if not row.keys() <= names:
+                raise TypeError(f"found {row!r:.60}, which has fields that {kind} has not")
+    for place, field in enumerate(kind.fields):
+        if _may_be_cut(field.type):
+            cells = [row[place] if are_tuples else row.get(field.name) for row in rows]
+            yield cells, field.type
+
+
+def _items(lists: Sequence[Any], kind: pa.DataType) -> list[Any]:
+    """What is in lists, but for arrays of numpy that Arrow takes over as they are: there may be
+    many numbers in them. It flattens others, for lists of a fixed size."""
+    exact = _dtypes(kind)
+    items: list[Any] = []
+    for given in lists:
+        if not isinstance(given, np.ndarray):
+            items.extend(given)
+        elif given.dtype not in exact:
+            items.extend(given.ravel())
+    return items
+
+
+def _may_be_cut(kind: pa.DataType) -> bool:
+    """Whether Arrow makes other values of some than they are, without an error."""
+    return bool(
+        kinds.is_integer(kind)
+        or kinds.is_temporal(kind)
+        or kinds.is_float32(kind)
+        or kinds.is_float16(kind)
+        or kinds.is_nested(kind)
+    )
+
+
+@lru_cache(maxsize=256)
+def _dtypes(kind: pa.DataType) -> frozenset[np.dtype[Any]]:
+    """Of which types of numpy's Arrow cuts nothing, or raises an error of its own."""
+    if kinds.is_integer(kind):
+        return INTEGERS
+    if kinds.is_float32(kind) or kinds.is_float16(kind):
+        return frozenset([np.dtype(kind.to_pandas_dtype())])
+    if kinds.is_timestamp(kind) or kinds.is_duration(kind):
+        letter = "M" if kinds.is_timestamp(kind) else "m"
+        return frozenset([np.dtype(f"{letter}8[{kind.unit}]")])
+    return frozenset()
 
 
 def _check_reach(values: Sequence[Any], array: pa.Array) -> None:
@@ -158,12 +225,22 @@ def _instant(moment: datetime) -> timedelta:
     return moment.replace(tzinfo=None) - BEGIN - (moment.utcoffset() or timedelta())
 
 
-def _integer(value: Any) -> int | None:
+def _integers(values: Sequence[Any]) -> Sequence[Any]:
+    """Values for a column of integers."""
+    if set(map(type, values)) <= {int, NoneType}:
+        return values
+    return [_integer(value) for value in values]
+
+
+def _integer(value: Any) -> int | pa.Scalar | None:
     """A value for a column of integers, by itself: Arrow would cut 1.5 down to 1 without a word,
-    or, without the type, take True for 1 where no number is beside it."""
-    if value is None:
-        return None
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    or, without the type, take True for 1 where no number is beside it. Of its own scalars it
+    takes those of the very type."""
+    if value is None or isinstance(value, pa.Scalar):
+        return value
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    whole = isinstance(value, NUMBERS) and isfinite(value) and value == int(value)
     if isinstance(value, bool) or not (whole or isinstance(value, int | np.integer)):
         raise TypeError(f"found {value!r:.60}")
     return int(value)

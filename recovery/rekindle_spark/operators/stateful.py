@@ -45,7 +45,8 @@ from rekindle_spark.user_code import argument_checks, code_locations
 from rekindle_spark.user_code.dead_letter_sieve import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
 Emitted = Mapping[str, Any] | tuple[Any, ...]
-# What `handle` mostly returns; asked for each key, and an abstract class answers slowly.
+# What `handle` mostly returns; asked for each key, and an abstract class answers slowly. So values
+# and rows are compared with the types that they mostly have before such a class is asked.
 ROWS_TYPES = (GeneratorType, list, tuple)
 # What would be a tuple of its letters, its keys or in any order.
 NO_VALUES = (str, bytes, Mapping, Set)
@@ -69,7 +70,9 @@ class ValueState:
 
     def update(self, value: Sequence[Any]) -> None:
         """Give the key a value: a tuple in the order of `value_schema`."""
-        if isinstance(value, NO_VALUES) or not isinstance(value, Iterable):
+        if type(value) is not tuple and (
+            isinstance(value, NO_VALUES) or not isinstance(value, Iterable)
+        ):
             raise TypeError(
                 f"value.update() was given {_kind(value)}, and needs a tuple with a value for each "
                 "column of value_schema, also for a single one: value.update((count,))"
@@ -416,7 +419,8 @@ class KeyedStateful:
         """A row as a tuple: at once, as the user may go on to fill the same dict again."""
         if isinstance(row, tuple) and len(row) == len(self.output_names):
             return row
-        if isinstance(row, Mapping) and row.keys() == self.output_name_set:
+        is_mapping = type(row) is dict or isinstance(row, Mapping)
+        if is_mapping and row.keys() == self.output_name_set:
             return tuple([row[name] for name in self.output_names])
         names = ", ".join(self.output_names)
         found = f"is {_kind(row)} and no dict or tuple"

@@ -45,6 +45,7 @@ class Replay:
     _file: SourceFile = field(init=False)
     _times: np.ndarray | None = field(init=False, default=None)
     _starts: np.ndarray | None = field(init=False, default=None)
+    _group_bytes: list[int] | None = field(init=False, default=None)
     _groups: "OrderedDict[int, pa.Table]" = field(init=False, default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class Replay:
         self.path, self.event_time, self.columns, self.repeat_every_seconds = saved[:4]
         self.schema = pa.ipc.read_schema(pa.py_buffer(saved[4]))
         self._file = SourceFile(saved[0], saved[5])
-        self._times = self._starts = None
+        self._times = self._starts = self._group_bytes = None
         self._groups = OrderedDict()
 
     def check(self, step: str) -> None:
@@ -124,15 +125,24 @@ class Replay:
 
     def row_group_bytes(self) -> list[int]:
         """The size of each row group's columns that are read, not compressed."""
-        metadata = self._open().metadata
-        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+        if self._group_bytes is None:
+            metadata = self._open().metadata
+            groups = map(metadata.row_group, range(metadata.num_row_groups))
+            leaves = self._leaves()
+            self._group_bytes = [
+                sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
+                for group in groups
+            ]
+        return self._group_bytes
+
+    def _leaves(self) -> list[int]:
+        """The numbers of the file's leaves that are read: they are the same in each row group."""
+        physical = self._open().schema
+        paths = [physical.column(leaf).path for leaf in range(len(physical))]
         return [
-            sum(
-                column.total_uncompressed_size
-                for column in map(group.column, range(group.num_columns))
-                if any(_is_of(name, column.path_in_schema) for name in self.columns or ())
-            )
-            for group in groups
+            leaf
+            for leaf, path in enumerate(paths)
+            if any(_is_of(name, path) for name in self.columns or ())
         ]
 
     def event_times(self) -> np.ndarray:

@@ -81,6 +81,11 @@ DECLARED = pa.schema([("at", pa.timestamp("us")), ("n", pa.int64()), ("x", pa.st
             "'y' is not declared",
         ),
         ({"at": "timestamp[us]", "n": "double", "x": "string"}, "'n' is double and not int64"),
+        ({"at": "timestamp[us]", "x": "large_string"}, "'n' is missing"),
+        (
+            {"x": "large_string", "n": "int64", "at": "timestamp[us]"},
+            "the columns have another order: x, n, at",
+        ),
         (
             {"x": "string", "n": "int64", "at": "timestamp[us]"},
             "the columns have another order: x, n, at",

@@ -1,6 +1,8 @@
 """Columns as rows of Python values and back: what fits a type, and what comes back the same."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -62,6 +64,12 @@ INTEGERS = [
     (pa.int64(), 2**60 + 1, True),
     (pa.int64(), np.int16(7), True),
     (pa.int64(), 2.0, True),
+    (pa.int64(), Decimal(2**62 + 1), True),
+    (pa.int64(), Decimal("1.5"), False),
+    (pa.int64(), Decimal("Infinity"), False),
+    (pa.int64(), Decimal("sNaN"), False),
+    (pa.int64(), np.array(7), True),
+    (pa.int64(), np.array(1.5), False),
     (pa.int64(), None, True),
 ]
 
@@ -82,6 +90,8 @@ def test_whether_an_integer_fits_does_not_depend_on_what_is_beside_it(
 BERLIN = ZoneInfo("Europe/Berlin")
 SHOWN_TWICE = datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN)
 PAIR = pa.struct([("a", pa.int64())])
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NAMED_MAP = pa.map_(pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64()))
 # What Arrow would cut, leave out or make infinite, and what is as it was given.
 OTHERS = [
     (pa.list_(pa.int64()), [1.5]),
@@ -97,6 +107,14 @@ OTHERS = [
     (PAIR, {"A": 1}),
     (PAIR, {"a": 1, "b": 2}),
     (pa.list_(PAIR), [{"a": 1}, {"b": 1}]),
+    (pa.map_(pa.string(), pa.int64()), [{"key": "a", "value": 1.5}]),
+    (pa.map_(pa.string(), pa.float64()), [{"key": "a", "value": 1.5, "other": 2}]),
+    (pa.map_(pa.string(), pa.list_(pa.int8())), {"a": [1.5]}),
+    (pa.list_(pa.list_(pa.float64())), [b"ab"]),
+    (pa.list_(pa.int64()), np.array([1.0, 1.5])),
+    (pa.list_(pa.int64(), 2), np.array([[1.0], [1.5]])),
+    (pa.list_(pa.float32()), np.array([1e300])),
+    (pa.list_(pa.float64()), np.ma.array([1.0, 2.0], mask=[False, True])),
     (pa.timestamp("us"), 5.5),
     (pa.date32(), 5.7),
     (pa.duration("s"), 1.5),
@@ -115,6 +133,19 @@ SAME = [
     (pa.timestamp("ms", "UTC"), SHOWN_TWICE, datetime(2024, 10, 27, 0, 30, tzinfo=UTC)),
     (pa.timestamp("ms"), SHOWN_TWICE.replace(fold=1), datetime(2024, 10, 27, 1, 30)),
     (pa.float32(), float("-inf"), float("-inf")),
+    (pa.int64(), pa.scalar(1), 1),
+    (pa.list_(pa.int64()), [pa.scalar(1), 2], [1, 2]),
+    (pa.list_(pa.int64()), pa.chunked_array([[1], [2]]), [1, 2]),
+    (pa.list_(pa.int64()), [Decimal(1)], [1]),
+    (pa.list_(pa.int64()), {1}, [1]),
+    (pa.list_(pa.int64()), memoryview(b"\1\2"), [1, 2]),
+    (pa.list_(pa.float32(), 4), np.array([[1, 2], [3, 4]], np.float32), [1.0, 2.0, 3.0, 4.0]),
+    (pa.list_(pa.int64(), 4), np.array([[1.0, 2.0], [3.0, 4.0]]), [1, 2, 3, 4]),
+    (pa.list_(pa.timestamp("us", "UTC")), np.array([5], "M8[us]"), [EPOCH.replace(microsecond=5)]),
+    (PAIR, {"a": pa.scalar(1)}, {"a": 1}),
+    (pa.map_(pa.string(), pa.int64()), [{"key": "a", "value": 1}], [("a", 1)]),
+    (pa.map_(pa.string(), pa.int64()), [{"key": "a"}], [("a", None)]),
+    (NAMED_MAP, [{"word": "a", "count": pa.scalar(1)}], [("a", 1)]),
 ]
 
 
@@ -127,3 +158,38 @@ def test_a_value_that_would_become_another_one_is_refused(kind: pa.DataType, val
 @pytest.mark.parametrize(("kind", "value", "kept"), SAME, ids=str)
 def test_a_value_that_fits_is_as_it_was_given(kind: pa.DataType, value: Any, kept: Any) -> None:
     assert python_rows.typed([None, value], kind).to_pylist() == [None, kept]
+
+
+class UnreadList(list[Any]):
+    """A list whose items only Arrow takes."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("each item is looked at")
+
+
+class UnreadArray(np.ndarray[Any, Any]):
+    """An array whose numbers only Arrow takes."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("each number is looked at")
+
+    def ravel(self, *_: Any) -> Any:
+        raise AssertionError("each number is looked at")
+
+
+UNREAD = [
+    (pa.list_(pa.float64()), UnreadList([1.5, None])),
+    (pa.list_(pa.string()), UnreadList(["a"])),
+    (pa.map_(pa.string(), pa.list_(pa.float64())), {"a": UnreadList([1.5])}),
+    (pa.list_(pa.float64()), np.array([1.5]).view(UnreadArray)),
+    (pa.list_(pa.int64()), np.array([1]).view(UnreadArray)),
+    (pa.list_(pa.int64()), np.array([1], np.int32).view(UnreadArray)),
+    (pa.list_(pa.float32()), np.array([1.5], np.float32).view(UnreadArray)),
+    (pa.list_(pa.timestamp("us")), np.array([1], "M8[us]").view(UnreadArray)),
+    (pa.struct([("a", pa.list_(pa.float64()))]), {"a": UnreadList([1.5])}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), UNREAD, ids=str)
+def test_what_arrow_cannot_cut_is_not_looked_at_one_by_one(kind: pa.DataType, value: Any) -> None:
+    assert len(python_rows.typed([None, value], kind)) == 2

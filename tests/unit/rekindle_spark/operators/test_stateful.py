@@ -20,6 +20,7 @@ from rekindle_spark.operators import (
     StatefulOperator,
     ValueState,
 )
+from rekindle_spark.operators import stateful as stateful_module
 
 SECOND = 1_000_000
 SCHEMA = pa.schema(
@@ -311,6 +312,24 @@ def test_rows_and_values_that_do_not_fit_are_named_with_the_step(
 def test_a_value_that_is_no_tuple_is_refused_and_not_taken_apart(value: Any) -> None:
     with pytest.raises(TypeError, match=r"value\.update\(\) was given an? .*needs a tuple"):
         ValueState(None).update(value)
+
+
+class Asked(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        raise AssertionError(f"asked about {value!r}")
+
+
+class Slow(metaclass=Asked):
+    """What must not be asked about each value or row."""
+
+
+def test_no_abstract_class_is_asked_about_usual_values_and_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = stateful(Emitting([dict(zip(OUTPUT.names, GOOD, strict=True))], (1.0,)))
+    monkeypatch.setattr(stateful_module, "NO_VALUES", (Slow,))
+    monkeypatch.setattr(stateful_module, "Mapping", Slow)
+    assert run(operator, ONE)[0] == [GOOD]
 
 
 class Failing(Trail):

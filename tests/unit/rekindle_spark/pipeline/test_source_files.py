@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rekindle.model.errors import InputError
+from rekindle_spark.pipeline import replay as replay_module
 from rekindle_spark.pipeline.replay import Replay
 
 ROWS = 1000
@@ -131,6 +132,32 @@ def test_a_column_with_a_point_in_its_name_is_looked_at_as_any_other(tmp_path: P
     assert replay.row_group_bytes()[0] > Replay(file, "t", columns=("t",)).row_group_bytes()[0]
     with pytest.raises(InputError, match=r"has times with nanoseconds in 'sent\.at'"):
         replay.check("rows")
+
+
+def test_which_leaves_a_replay_reads_is_found_once_for_all_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "groups.parquet"
+    pairs = pa.array([{"a": number, "b": [number] * number} for number in range(20)])
+    columns = {"t": times(count=20), "left out": pa.array(range(20)), "pair": pairs}
+    pq.write_table(pa.table(columns), file, row_group_size=1, use_dictionary=False)
+    asked: list[str] = []
+
+    def counted(name: str, path: str) -> bool:
+        asked.append(path)
+        return is_of(name, path)
+
+    is_of = replay_module._is_of
+    monkeypatch.setattr(replay_module, "_is_of", counted)
+    replay = Replay(file, "t", columns=("pair",))
+    found = replay.row_group_bytes()
+    groups = [pq.ParquetFile(file).metadata.row_group(group) for group in range(20)]
+    assert found == [
+        sum(group.column(leaf).total_uncompressed_size for leaf in (0, 2, 3)) for group in groups
+    ]
+    assert len(set(found)) > 1, "row groups have the same size, so that places are not looked at"
+    assert replay.row_group_bytes() == pickle.loads(pickle.dumps(replay)).row_group_bytes()
+    assert len(asked) <= 2 * 4 * 2, "each of four leaves for both columns, in both processes"
 
 
 @pytest.mark.parametrize("moment", [-(2**63) + 1, -(2**61), 2**62 + 1, 2**63 - 1])
