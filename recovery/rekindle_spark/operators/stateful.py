@@ -419,8 +419,9 @@ class KeyedStateful:
         """A row as a tuple: at once, as the user may go on to fill the same dict again."""
         if isinstance(row, tuple) and len(row) == len(self.output_names):
             return row
-        is_mapping = type(row) is dict or isinstance(row, Mapping)
-        if is_mapping and row.keys() == self.output_name_set:
+        if (
+            type(row) is dict or isinstance(row, Mapping)  # the first costs a third of the second
+        ) and row.keys() == self.output_name_set:
             return tuple([row[name] for name in self.output_names])
         names = ", ".join(self.output_names)
         found = f"is {_kind(row)} and no dict or tuple"
