@@ -415,15 +415,9 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: RunDisplay) -
 
     To be called by the main thread once Spark's context is there, which sets a handler of its own.
     """
-    asked = False
-    end_at_once = interrupts.raising(KeyboardInterrupt)
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            end_at_once(number, frame)
-            return
-        asked = True
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, interrupts.raising(KeyboardInterrupt))
         # not here: the signal may have interrupted code that holds a lock of the view
         threading.Thread(
             target=ask_to_end, args=(request_end, view), name="interrupt", daemon=True
