@@ -159,7 +159,7 @@ class _Build:
         try:
             with (
                 cached_files.recording_failures(
-                    self._folder, is_wanted=lambda: not self._stopped.is_set()
+                    self._folder, is_wanted=lambda _: not self._stopped.is_set()
                 ),
                 workshops.opened(self._folder) as workshop,
             ):

@@ -3,7 +3,7 @@
 Each is looked for in the folder that `KUBEBUILDER_ASSETS` names, then in the cache; what is still
 missing is built there from its Go module (go_builds.py), in some minutes. The cache is
 `~/.cache/rekindle/testbed`, or the folder that `REKINDLE_TESTBED` names. All clones of a user share
-it: `program_runs` there has a folder for each version and recipe, and only programs that still have
+it: `programs` there has a folder for each version and recipe, and only programs that still have
 the digest with which they were put there are used. `REKINDLE_KUBERNETES` chooses the version of
 Kubernetes.
 
@@ -74,6 +74,7 @@ PROGRAMS_FOLDER = "programs"
 DEFINITIONS_FOLDER = "definitions"
 KUBERNETES_VERSION = "1.34.4"
 ASSETS = "KUBEBUILDER_ASSETS"
+TESTBED = "REKINDLE_TESTBED"
 # Folders in the cache that can be made again: programs, those of older versions of Rekindle by the
 # version of Kubernetes alone, class-data archives, and definitions of others.
 _KEPT = re.compile(
@@ -147,7 +148,7 @@ def _look(
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """Returns the folder of all that the testbed keeps. Raises `InputError` without a home."""
-    if named := environment.get("REKINDLE_TESTBED"):
+    if named := environment.get(TESTBED):
         return Path(named).absolute()
     return cached_files.find_folder(environment) / "testbed"
 
@@ -155,13 +156,15 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 def clean_cache(environment: Mapping[str, str]) -> list[Path]:
     """Removes programs, definitions and class-data archives, which the next run makes again.
 
-    Returns the folders that stay: a process has locked them, or they are another user's. Images
-    have limits of their own.
+    Where REKINDLE_TESTBED names a folder, only what is in it goes: class-data archives lie
+    elsewhere. Returns the folders that stay: a process has locked them or runs from them, or they
+    are another user's. Images have limits of their own.
     """
     cache = cache_folder(environment)
+    archives = class_archives.default_cache(environment)
     candidates = [
         *cached_files.locked_once(cache / DEFINITIONS_FOLDER),
-        *cached_files.locked_once(class_archives.default_cache(environment)),
+        *([] if environment.get(TESTBED) else cached_files.locked_once(archives)),
         *cached_files.locked_once(cache / PROGRAMS_FOLDER),
         *cached_files.locked_once(cache),
     ]

@@ -61,7 +61,7 @@ def run(what: str, work: Callable[[], object]) -> int:
     the child or holds it up, with the line and the step that it was at.
     """
     if sys.stderr.isatty():  # it takes some seconds until there is more to say
-        print(f"{what}: is read and tried", file=sys.stderr)
+        print(f"checking the {what}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     memory = mmap.mmap(-1, watchdog.SIZE + 1)

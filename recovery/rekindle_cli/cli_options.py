@@ -124,7 +124,9 @@ def interruptible() -> Iterator[None]:
 
     before = [signal.signal(number, interrupt) for number in signals]
     try:
-        yield
+        # SIGINT may be ignored, as in the background of a script
+        with interrupts.never_lost():
+            yield
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)

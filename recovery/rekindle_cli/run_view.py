@@ -2,6 +2,10 @@
 
 It is fed with the driver's events (docs/formats.md) and decides nothing. `commands.run` calls it
 for a cluster that exists, `rekindle_local.local_run` for one on this machine.
+
+For a driver in this very process a thread follows its event file, what Spark, its Java and
+libraries print goes to a log file, so that it does not tear the table apart, and the first Ctrl-C
+ends the run in order.
 """
 
 import json
@@ -30,6 +34,8 @@ from rekindle.model.errors import RekindleError
 from rekindle_cli.jsonl_tail import EventFile
 
 REFRESH_SECONDS = 0.5
+# The event file of a driver in this process is read so often.
+POLL_SECONDS = 0.2
 # Without a terminal: a line about rate and lag so often.
 LINE_SECONDS = 10.0
 # The rate that is shown is the mean over so many epochs.
@@ -38,7 +44,7 @@ QUERIES_SHOWN_MAX = 30
 LEVEL_SECONDS, LATE_SECONDS = 5.0, 15.0
 MESSAGES_SHOWN = 3
 STARTING, WAITING = "starting", "waiting for nodes"
-# Sources have had no rows for so long: whoever waits for an end is told that there is none.
+# Sources have had no rows for so long: whoever waits for an end learns how to end the run.
 QUIET_SECONDS = 10.0
 # Events that are one sentence, with their fields in it.
 SENTENCES = {
@@ -53,6 +59,7 @@ SENTENCES = {
     "sink-fenced": "{query}: {text}",
     "sink-back": "the topic of {query} is written again",
     "disk-full": "node {node} has no room on its disk: its partitions go elsewhere",
+    "slots-few": "{text}",
     "function-suspected": "{text}",
     "function-cleared": "{text}",
     "branch-stopped": "step {step} is left out of {partition} from epoch {epoch} on: {text}",
@@ -130,8 +137,9 @@ class RunView:
     _cuts: dict[int, float] = field(default_factory=dict)
     _rates: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=EPOCHS_OF_RATE))
     _reached: dict[str, dict[str, float]] = field(default_factory=dict)
-    # when the sources last had rows, by the driver's clock; None: never, or it has been said
+    # when the sources last had rows, by the driver's clock; None: never
     _rows_at: float | None = None
+    _quiet_said: bool = False
     # of the newest event: its moment by the driver's clock, and when it was taken in
     _told_at: tuple[float, float] = (0.0, 0.0)
     _live: Live | None = None
@@ -237,9 +245,6 @@ class RunView:
             )
         self.dead_letters[step] = self.dead_letters.get(step, 0) + record["rows"]
 
-    def _on_slots_few(self, record: Mapping[str, Any]) -> None:
-        self.say(record["text"])
-
     def _on_nodes_requested(self, record: Mapping[str, Any]) -> None:
         self.say(f"{record['count']} nodes are asked for")
 
@@ -284,13 +289,16 @@ class RunView:
             self._reached.setdefault(record["query"], {})[record["query_partition"]] = cut_at
 
     def _note_quiet(self, rows: int, at: float) -> None:
-        """Say how a run ends once nothing comes any more: the end of its input ends nothing."""
+        """Say once how a run ends, at the first pause: the end of its input ends nothing."""
         if rows:
             self._rows_at = at
-        elif self._rows_at is not None and at - self._rows_at >= QUIET_SECONDS:
-            self._rows_at = None
+        elif self._rows_at is None or self._quiet_said:
+            return
+        elif at - self._rows_at >= QUIET_SECONDS:
+            self._quiet_said = True
             self.say(
-                "no rows come any more, and the run waits for more: Ctrl-C ends it at a savepoint; "
+                f"no rows for {QUIET_SECONDS:g} s; the run waits for more: Ctrl-C ends it at a "
+                "savepoint; "
                 "a file named finish in the store closes the last windows and ends it for good"
             )
 
@@ -356,14 +364,6 @@ class RunView:
         return Text(f"{lag:.1f} s", style=style)
 
 
-# Shows a run of the driver in this very process, and ends it in order at the first Ctrl-C.
-#
-# A thread follows the driver's event file. On a terminal what Spark, its Java and libraries print
-# goes to a log file, so that it does not tear the table apart.
-
-POLL_SECONDS = 0.2
-
-
 @contextmanager
 def shown(events: Path, view: RunDisplay) -> Iterator[None]:
     """Inside, the view is fed with what is appended to the event file."""
@@ -415,15 +415,9 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: RunDisplay) -
 
     To be called by the main thread once Spark's context is there, which sets a handler of its own.
     """
-    asked = False
-    end_at_once = interrupts.raising(KeyboardInterrupt)
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            end_at_once(number, frame)
-            return
-        asked = True
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, interrupts.raising(KeyboardInterrupt))
         # not here: the signal may have interrupted code that holds a lock of the view
         threading.Thread(
             target=ask_to_end, args=(request_end, view), name="interrupt", daemon=True

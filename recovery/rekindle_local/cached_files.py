@@ -3,13 +3,14 @@
     put                 the digest is renamed into place first, then the file
     is_intact           the file has the digest that lies beside it, as FILE.sha256
     locked              one process at a time changes a folder; a killed process frees it
+    in_use              nobody removes a folder from which something runs
     recording_failures  the folder keeps the error, so that others need not try for a while
 
 A file without a matching digest was damaged after it was put there, or was put there by something
 else; its owner removes it and makes it again. `sha256sum --check` reads the same digests.
 
-binaries.py of the testbed keeps programs here, class_archives.py class-data archives. Nothing in
-this module knows how these are made.
+test_programs.py of the testbed keeps programs here, class_archives.py class-data archives. Nothing
+in this module knows how these are made.
 """
 
 import fcntl
@@ -19,7 +20,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
@@ -121,6 +122,16 @@ def workshop(folder: Path) -> Iterator[Path]:
         yield Path(opened)
 
 
+@contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """Inside, nobody removes the folder, though a process may change what is in it. One that is not
+    there may come and go."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(_held(folder, fcntl.LOCK_SH))
+        yield
+
+
 def newest_failure(folder: Path, since: float) -> str:
     """What making something in the folder has failed with, as `recording_failures` has it; empty
     where it has not since then, a time as in the status of files."""
@@ -135,14 +146,14 @@ def newest_failure(folder: Path, since: float) -> str:
 
 @contextmanager
 def recording_failures(
-    folder: Path, is_wanted: Callable[[], bool] = lambda: True
+    folder: Path, is_wanted: Callable[[RunError], bool] = lambda _: True
 ) -> Iterator[None]:
-    """Inside, a RunError is recorded in the folder for those who come next, where that is wanted;
-    without one no record is left."""
+    """Inside, a RunError is recorded in the folder for those who come next, if `is_wanted` says so
+    of it; without one no record is left."""
     try:
         yield
     except RunError as error:
-        if is_wanted():
+        if is_wanted(error):
             with suppress(OSError):
                 failure_record(folder).write_text(f"{error}\n", encoding="utf-8")
         raise
@@ -172,13 +183,14 @@ def remove_unused(parent: Path, *, now: float, progress: Progress) -> None:
 
 
 def discard(folder: Path) -> bool:
-    """Removes a folder with all that is in it, unless a process has locked it."""
+    """Removes a folder with all that is in it, unless a process has locked it or uses it."""
     try:
         with (folder / LOCK).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _is_the_lock_of(file, folder):  # or it would be somebody's new folder
                 return False
-            shutil.rmtree(folder)
+            with _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                shutil.rmtree(folder)
     except OSError:
         return False
     return True
@@ -223,6 +235,17 @@ def _take(file: IO[str], folder: Path, progress: Progress) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX)
         return True
     return False
+
+
+@contextmanager
+def _held(folder: Path, operation: int) -> Iterator[None]:
+    """Inside, this process has a lock on the folder itself, which a killed process frees."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, operation)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_the_lock_of(file: IO[str], folder: Path) -> bool:

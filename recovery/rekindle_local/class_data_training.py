@@ -7,7 +7,8 @@ their end which classes they loaded. Without the archives everything works too, 
     setup` runs it
 
 Exit codes: 0 they are there; with CI=true 1 or 2 where they cannot be made, otherwise that is one
-line, and it is not tried again for an hour.
+line, and it is not tried again for an hour. A training run that takes too long is one line also
+with CI=true, and the next run tries again: a busy machine is no fault, and clusters start without.
 """
 
 import os
@@ -19,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rekindle.model.errors import InputError, RekindleError, RunError
+from rekindle.model.errors import InputError, RekindleError, RunError, TimeLimitError
 from rekindle_local import cached_files, class_archives, process_sets
 from rekindle_local.class_archives import ClassArchives
 from rekindle_local.class_data_application import finished_archive
@@ -40,7 +41,7 @@ def main() -> int:
         make_class_archives()
     except RekindleError as error:
         print(f"NO CLASS-DATA ARCHIVES: clusters start more slowly ({error})", file=sys.stderr)
-        if os.environ.get("CI") != "true":
+        if os.environ.get("CI") != "true" or isinstance(error, TimeLimitError):
             return 0
         return 2 if isinstance(error, InputError) else 1
     return 0
@@ -83,7 +84,7 @@ def _check_last_failure(archives: ClassArchives) -> None:
 def _make_or_record_why_not(archives: ClassArchives, cache: Path, progress: Progress) -> None:
     try:
         with (
-            cached_files.recording_failures(archives.directory),
+            cached_files.recording_failures(archives.directory, is_wanted=_is_lasting),
             cached_files.workshop(archives.directory) as workshop,
         ):
             class_archives.link_spark(archives, workshop)
@@ -96,6 +97,10 @@ def _make_or_record_why_not(archives: ClassArchives, cache: Path, progress: Prog
             what=f"cannot be written ({error})",
             remedy="see whether its disk is full, and whose it is",
         ) from error
+
+
+def _is_lasting(error: RunError) -> bool:
+    return not isinstance(error, TimeLimitError)
 
 
 def _train(archives: ClassArchives, cache: Path, directory: Path, progress: Progress) -> None:
@@ -149,8 +154,12 @@ def _run_application(master_url: str, options: str, archive: Path) -> None:
             check=False,
         )
         what = "" if done.returncode == 0 else done.stderr.strip()[-500:] or "failed silently"
-    except subprocess.TimeoutExpired:
-        what = f"has not ended within {APPLICATION_SECONDS_MAX:.0f} s"
+    except subprocess.TimeoutExpired as error:
+        raise TimeLimitError(
+            where="training application",
+            what=f"has not ended within {APPLICATION_SECONDS_MAX:.0f} s",
+            remedy="try again when the machine is less busy",
+        ) from error
     if what:
         raise RunError(
             where="training application",
@@ -163,11 +172,17 @@ def _end_worker(cluster: LocalCluster) -> None:
     """Ask the worker to end, so that its JVM dumps; its executor is gone already."""
     node = cluster.nodes[0].name
     process_sets.signal_all(cluster.processes(node), signal.SIGTERM)
-    process_sets.await_condition(
+    has_ended = process_sets.await_condition(
         lambda: not cluster.processes(node),
         limit_seconds=DUMP_SECONDS_MAX,
         interval_seconds=0.1,
     )
+    if not has_ended:
+        raise TimeLimitError(
+            where=f"node {node}",
+            what=f"has not written its classes within {DUMP_SECONDS_MAX:.0f} s",
+            remedy="try again when the machine is less busy",
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rekindle.model.errors import RunError
+from rekindle.model.errors import RunError, TimeLimitError
 from rekindle_local import cgroups, process_sets
 from rekindle_local.process_reaper import ProcessReaper
 
@@ -99,7 +99,7 @@ class Daemon:
             return match
         code = leader.poll()
         end = f"not up within {START_SECONDS_MAX:.0f} s" if code is None else f"exit code {code}"
-        raise RunError(
+        raise (TimeLimitError if code is None else RunError)(
             where=str(self.log), what=f"{self.name} did not start: {end}", remedy="read this log"
         )
 

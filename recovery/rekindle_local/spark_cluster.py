@@ -13,12 +13,12 @@ import secrets
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rekindle.model.errors import RunError
 from rekindle_cli import cli_options
-from rekindle_local import class_archives, spark_distribution
+from rekindle_local import cached_files, class_archives, spark_distribution
 from rekindle_local.daemons import Daemon
 from rekindle_local.local_nodes import CPU_QUOTA, LocalNode, LocalNodes
 
@@ -76,6 +76,12 @@ class LocalCluster(LocalNodes):
             self._scratch / "temporary", Path(tempfile.gettempdir(), name), Path("/tmp", name)
         )
         self._master_url = ""
+        self._held = ExitStack()
+
+    def close(self) -> None:
+        """End every process and remove what they leave, as `LocalNodes` does."""
+        super().close()
+        self._held.close()
 
     @property
     def master_url(self) -> str:
@@ -116,6 +122,8 @@ class LocalCluster(LocalNodes):
     def _prepare(self) -> None:
         installed = spark_distribution.find_distribution()
         self._archives = class_archives.find_class_archives(self._class_data_cache, installed)
+        # The daemons and executors load classes from there until they end.
+        self._held.enter_context(cached_files.in_use(self._archives.directory))
         found = self._archives.distribution
         self._environment = found.environment(self._configuration(), self._additions)
         archive = class_archives.archive_option(self._archives.daemon)

@@ -9,7 +9,8 @@
         ├── DamagedError what is in the store is not what was written there
         ├── SourceAwayError  a source cannot be reached now; it is asked again
         ├── DataLossError    a source has rows no more that no epoch has read
-        └── SinkAwayError    a sink cannot be reached now; it is tried again
+        ├── SinkAwayError    a sink cannot be reached now; it is tried again
+        └── TimeLimitError   something took too long; the machine may only be busy
 
 Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
 """
@@ -71,6 +72,10 @@ class DataLossError(RunError):
 
 class SinkAwayError(RunError):
     """A sink cannot be reached now. What is to be written there waits: it is tried again."""
+
+
+class TimeLimitError(RunError):
+    """Something took longer than it may. Perhaps the machine is only busy: later it may go well."""
 
 
 def first_line(error: BaseException) -> str:

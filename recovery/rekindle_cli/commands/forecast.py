@@ -40,7 +40,7 @@ def forecast(
     arrive: Arrive = ARRIVE,
     placement: Annotated[
         str | None,
-        typer.Option(help="Also as it would be with this policy: even or domain_forecasts."),
+        typer.Option(help=f"Also as it would be with this policy: {EVEN} or {DOMAINS}."),
     ] = None,
     rehearsals: Annotated[
         int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")

@@ -48,7 +48,7 @@ KillOption = Annotated[
     ),
 ]
 PlacementOption = Annotated[
-    str, typer.Option(help="How queries are placed before it: even or domains.")
+    str, typer.Option(help=f"How queries are placed before it: {EVEN} or {DOMAINS}.")
 ]
 DomainsOption = Annotated[
     int | None,

@@ -7,7 +7,6 @@ moment, so it is a choice: once an epoch is committed, a repeat leaves out exact
 by `partition`, and by operators with user code.
 """
 
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rekindle import interrupts
 from rekindle.model.errors import RekindleError, StepError
 from rekindle_spark import intervals
 from rekindle_spark.user_code import code_locations
@@ -290,16 +290,12 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 def is_passed_on(error: BaseException) -> bool:
     """Say whether what comes out of a user's function is no fault of it."""
+    # Ctrl-C raises it in a command and in a user's test, but neither in a host nor under a guard:
+    # there the function has raised it.
     if isinstance(error, KeyboardInterrupt):
-        return _may_be_ctrl_c()
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        return in_main_thread and interrupts.raises_keyboard_interrupt()
     return isinstance(error, PASSED_ON)
-
-
-def _may_be_ctrl_c() -> bool:
-    """Whether Ctrl-C raises KeyboardInterrupt here, as it does in a test of a user; neither does it
-    in a host nor under a guard, so there it is the function that has raised it."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def raised(error: BaseException) -> str:

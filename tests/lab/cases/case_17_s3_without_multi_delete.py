@@ -16,7 +16,7 @@ SERVERS = {
     "plain": (Quirks(), "accepted"),
     "overwrites": (Quirks(overwrites=True), "refused: the condition is ignored"),
     "no-conditions": (Quirks(conditional=(501, "NotImplemented")), "refused: no conditional puts"),
-    "no-multi-delete": (Quirks(bulk=(405, "MethodNotAllowed")), "accepted, or refused with why"),
+    "no-multi-delete": (Quirks(bulk=(405, "MethodNotAllowed")), "accepted"),
     "conflict-once": (Quirks(conflicts=1), "accepted after a second try"),
 }
 

@@ -35,6 +35,13 @@ def test_all_call_sites_of_hosts_raise_in_a_stage() -> None:
     assert (LABORATORY.parents[1] / file).is_file()
 
 
+def test_a_day_without_long_files_has_no_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {1: ["tests/integration/test_moves.py"]}
+    monkeypatch.setattr(STAGES["turns"], "files_of", lambda day: files.get(day, []))
+    stages = runpy.run_path(str(LABORATORY / "stages.py"))["STAGES"]
+    assert [stage.name for stage in stages if stage.name.startswith("turn-")] == ["turn-1"]
+
+
 def test_a_stage_has_its_environment_beside_that_of_the_run(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

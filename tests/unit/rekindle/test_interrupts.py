@@ -11,7 +11,8 @@ from rekindle import interrupts
 
 ROOT = Path(__file__).parents[3]
 # Interrupts a loop of imports at 50 moments. Without a guard some interruptions are lost in the
-# callback that frees a module's lock, and some leave the lock of all imports taken.
+# callback that frees a module's lock, and some leave the lock of all imports taken. It ends by
+# `sys.exit`, as commands do: a script in which code of `eval` was interrupted kills itself.
 IMPORTS = """
 import _imp, importlib, signal, sys, threading, time
 from rekindle import interrupts
@@ -35,6 +36,7 @@ def is_interrupted(delay_seconds):
 
 lost = [delay for delay in range(50) if not is_interrupted(delay / 5_000)]
 print(len(lost), _imp.lock_held())
+sys.exit()
 """
 # An object whose finalizer is interrupted: an error in it can be caught by nobody.
 FINALIZER = """

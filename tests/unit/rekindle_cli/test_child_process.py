@@ -55,7 +55,7 @@ def test_on_a_terminal_a_command_says_at_once_what_it_does(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert command_line.run(command_line.application, ["check", file]) == 2
     first, error = capfd.readouterr().err.splitlines()
-    assert first == f"pipeline file {file}: is read and tried"
+    assert first == f"checking the pipeline file {file}"
     assert error.startswith("error: ")
 
 

@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from rekindle.model.errors import InputError, RunError
 from rekindle_cli import cli_options, command_line
 
+ROOT = Path(__file__).parents[3]
 NOBODY = 65_534
 
 
@@ -253,3 +256,42 @@ def test_what_a_signal_has_begun_to_end_is_not_disturbed_by_another() -> None:
     with pytest.raises(KeyboardInterrupt):
         run()
     assert ended == ["in order"]
+
+
+# SIGTERM comes at a moment at which no error may be raised, and SIGINT is not there to help.
+ENDED_IN_AN_IMPORT = """
+import signal, sys, time
+from rekindle import interrupts
+from rekindle_cli import cli_options
+
+signal.signal(signal.SIGINT, {handler})
+body = "signal.raise_signal(signal.SIGTERM)"
+function = compile(body, interrupts.IMPORT_SYSTEM + "._bootstrap>", "exec")
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+until = time.monotonic() + 1.0
+try:
+    with cli_options.interruptible():
+        {moment}
+        while time.monotonic() < until:
+            pass
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("handler", ["signal.SIG_IGN", "lambda *_: None"])
+@pytest.mark.parametrize("moment", ["exec(function)", "Finalized()"])
+def test_a_signal_ends_a_run_at_whatever_moment_it_comes(handler: str, moment: str) -> None:
+    program = ENDED_IN_AN_IMPORT.format(handler=handler, moment=moment)
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT / "recovery")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "", "")

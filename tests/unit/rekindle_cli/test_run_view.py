@@ -93,18 +93,21 @@ def test_a_query_that_stops_in_several_partitions_is_told_once() -> None:
     assert shown.getvalue() == "low stopped: why\n"
 
 
-def test_the_end_of_the_input_is_told_once_with_how_the_run_ends() -> None:
+@pytest.mark.parametrize("last", [20, 300])
+def test_a_pause_is_told_once_in_a_run_with_how_the_run_ends(last: int) -> None:
     seen, shown = view()
-    for second in range(60):
-        rows = 500 if 5 <= second < 20 else 0  # nothing is told of sources that have not begun
+    for second in range(last + 40):
+        # nothing is told of sources that have not begun, and later pauses are like the first
+        rows = 500 if 5 <= second < last and second % 60 < 20 else 0
         seen.show({"kind": "cut", "epoch": second, "rows": rows, "cut_at": 100.0 + second})
     told = " ".join(shown.getvalue().split())
-    assert told.count("no rows come any more") == 1
+    assert told.count("no rows for 10 s; the run waits for more") == 1
+    assert "any more" not in told
     assert "Ctrl-C" in told
     assert "finish" in told
 
 
-def test_a_pause_between_rows_is_not_taken_for_the_end_of_the_input() -> None:
+def test_a_short_pause_between_rows_is_not_told() -> None:
     seen, shown = view()
     for second in range(60):
         rows = 500 if second % 9 == 0 else 0

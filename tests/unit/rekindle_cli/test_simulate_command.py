@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import typer
 
 from rekindle.coordination import NodesLost, NodeSuspected, advance
 from rekindle.model.errors import InputError
@@ -97,6 +99,13 @@ def test_bad_input_ends_with_2_and_a_message(
     assert code == 2
     assert message in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("command", ["forecast", "demo"])
+def test_the_help_of_placement_names_the_choices(command: str) -> None:
+    group: Any = typer.main.get_command(command_line.application([command]))
+    (text,) = (one.help for one in group.commands[command].params if one.name == "placement")
+    assert text.endswith(": even or domains.")
 
 
 def test_a_forecast_shows_both_before_anything_moves(

@@ -168,6 +168,17 @@ def test_a_folder_that_was_made_again_meanwhile_is_not_removed(
     assert folder.exists()
 
 
+def test_a_folder_in_use_may_be_changed_and_is_not_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "entry"
+    file = keep(folder)
+    with cached_files.in_use(folder), cached_files.in_use(folder):
+        assert keep(folder) == file
+        assert not cached_files.discard(folder)
+    assert cached_files.discard(folder)
+    with cached_files.in_use(folder):
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize("entry", ["file", "file/below"])
 def test_a_folder_that_cannot_be_made_is_refused_with_the_remedy(
     tmp_path: Path, entry: str
@@ -230,6 +241,6 @@ def test_a_failure_is_recorded_until_the_next_success_and_counts_for_a_while(
 
 
 def test_a_failure_that_is_not_wanted_leaves_no_record(tmp_path: Path) -> None:
-    with pytest.raises(RunError), cached_files.recording_failures(tmp_path, lambda: False):
+    with pytest.raises(RunError), cached_files.recording_failures(tmp_path, lambda _: False):
         raise RunError(where="go", what="was stopped", remedy="start it again")
     assert not cached_files.failure_record(tmp_path).exists()

@@ -180,3 +180,21 @@ def test_archives_that_cannot_be_made_are_a_failure_in_ci(
     monkeypatch.setenv("CI", "true")
     assert class_data_training.main() == 1
     assert len(failing) == 1
+
+
+def test_a_training_run_that_takes_too_long_fails_nothing_and_is_tried_again(
+    failing: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_out_of_time(*_: object) -> None:
+        failing.append("run")
+        monkeypatch.setattr(class_data_training, "APPLICATION_SECONDS_MAX", 0.0)
+        class_data_training._run_application("spark://127.0.0.1:9", "", Path("none"))
+
+    monkeypatch.setattr(class_data_training, "_train", run_out_of_time)
+    monkeypatch.setenv("CI", "true")
+    for _ in range(2):
+        assert class_data_training.main() == 0
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "NO CLASS-DATA ARCHIVES" in said
+        assert "training application: has not ended within 0 s; try again" in said
+    assert len(failing) == 2

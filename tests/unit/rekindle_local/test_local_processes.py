@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local import process_sets
+from rekindle_local import cached_files, class_archives, process_sets, spark_distribution
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.spark_cluster import LocalCluster
 
@@ -29,6 +29,19 @@ def test_the_socket_of_a_host_has_a_path_that_unix_takes(depth: int) -> None:
         path.unlink()
         path.parent.rmdir()
         cluster.temporary.rmdir()
+
+
+def test_nobody_removes_what_a_cluster_runs_from(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    installed = spark_distribution.find_distribution()
+    folder = class_archives.find_class_archives(cache, installed).directory
+    with cached_files.locked(folder, print):
+        pass
+    cluster = LocalCluster(directory=tmp_path, nodes=1, cpu_quota=None, class_data_cache=cache)
+    cluster._prepare()
+    assert not cached_files.discard(folder)
+    cluster.close()
+    assert cached_files.discard(folder)
 
 
 OWNER = """

@@ -326,22 +326,31 @@ def test_the_cache_is_emptied_of_what_can_be_made_again_and_of_nothing_else(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    archives = tmp_path / "xdg" / "rekindle" / "class-archives"
     ours = (
         keep_programs(cache, ETCD),
         cache / "1.34.4",
-        tmp_path / "xdg" / "rekindle" / "class-archives" / "0123456789abcdef",
         cache / "definitions" / "example.com@v1",
     )
     theirs = cache / "holidays"
-    in_use = cache / "helm-4.3.1"
-    for folder in (*ours, theirs, in_use):
+    locked = cache / "helm-4.3.1"
+    unused, used = archives / "0123456789abcdef", archives / "fedcba9876543210"
+    for folder in (*ours, theirs, locked, unused, used):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "lock").touch()
-    with cached_files.locked(in_use, lambda _: None):
+    with cached_files.locked(locked, lambda _: None):
         assert main(["clean-cache"]) == 0
-    assert in_use.exists()
+    assert locked.exists()
     assert theirs.exists()
+    assert unused.exists(), "it does not lie in the folder that REKINDLE_TESTBED names"
     assert not any(folder.exists() for folder in ours)
+    monkeypatch.delenv("REKINDLE_TESTBED")
+    with cached_files.in_use(used):
+        assert main(["clean-cache"]) == 0
+        assert used.exists(), "a cluster runs from it"
+    assert not unused.exists()
+    assert main(["clean-cache"]) == 0
+    assert not used.exists()
 
 
 def test_replacements_by_folders_become_modules_of_the_same_version() -> None:

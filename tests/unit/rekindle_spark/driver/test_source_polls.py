@@ -1,12 +1,14 @@
 """Polls of sources: an answer counts at once, and what a commit raises ends nothing."""
 
 import itertools
+import signal
 import threading
 from collections.abc import Callable, Mapping
 
 import pytest
 from log_source import Log
 
+from rekindle import interrupts
 from rekindle.model.errors import (
     DataLossError,
     InputError,
@@ -176,3 +178,17 @@ def test_an_error_of_the_run_keeps_its_kind() -> None:
 def test_what_is_wrong_before_anything_is_started_is_an_error_of_the_input() -> None:
     with pytest.raises(InputError, match="has no topic"):
         source_polls.check({"one": Failing(InputError(**NO_TOPIC))})
+
+
+def test_ctrl_c_in_a_command_that_waits_for_a_source_is_not_the_sources_fault() -> None:
+    class Waiting(Log):
+        def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+            signal.raise_signal(signal.SIGINT)
+            return super().latest_offsets()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            source_polls.check({"one": Waiting({"p": 10})})
+    finally:
+        signal.signal(signal.SIGINT, before)

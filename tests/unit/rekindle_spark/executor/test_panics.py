@@ -34,6 +34,7 @@ from call_sites import Site
 from host_world import SCHEMA, Desk, Numbers
 
 import rekindle_spark
+from rekindle import interrupts
 from rekindle.model.errors import StepError
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import host, host_scheduler, partition, sandbox
@@ -367,22 +368,34 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_ctrl_c_in_a_function_is_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    # a shell that runs the tests in its background has it ignored
-    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
-    with pytest.raises(KeyboardInterrupt):
-        dead_letter_sieve.attempt(interrupt)
+@contextmanager
+def handled_by(handler: interrupts.Handler) -> Iterator[None]:
+    """SIGINT has this handler; a shell that runs the tests in its background has it ignored."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_a_function_is_the_users_own() -> None:
+    with handled_by(signal.default_int_handler):  # as in a user's test
+        with pytest.raises(KeyboardInterrupt):
+            dead_letter_sieve.attempt(interrupt)
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():  # as in a command
+            dead_letter_sieve.attempt(lambda: signal.raise_signal(signal.SIGINT))
 
 
 def test_where_ctrl_c_cannot_come_a_function_has_raised_it_itself() -> None:
-    with ThreadPoolExecutor(1) as threads:  # as in a host
+    class OfAGuard(BaseException):
+        pass
+
+    with handled_by(signal.default_int_handler), ThreadPoolExecutor(1) as threads:  # as in a host
         _, error = threads.submit(dead_letter_sieve.attempt, interrupt).result()
     assert isinstance(error, KeyboardInterrupt)
-    before = signal.signal(signal.SIGINT, lambda *_: None)  # as under a guard
-    try:
+    with handled_by(interrupts.raising(OfAGuard)):  # as under a guard
         _, error = dead_letter_sieve.attempt(interrupt)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert error is not None
     assert dead_letter_sieve.raised(error) == "raised KeyboardInterrupt"
 
 
