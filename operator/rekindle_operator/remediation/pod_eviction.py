@@ -21,7 +21,7 @@ from functools import partial
 
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
 from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
@@ -73,12 +73,12 @@ class PodEviction:
         self.errands.leave(f"measure {place}", partial(self._measure, place, pod))
 
     def _measure(self, place: Place, pod: PodSeen) -> None:
-        body = self.api.get(path_of(json_access.PODS, pod.namespace, pod.name))
+        body = self.api.get(path_of(object_kinds.PODS, pod.namespace, pod.name))
         if body is not None:
             self.measured(place, executor_of(body))
 
     def _evict(self, place: Place, pod: PodSeen, grace: Mapping[str, int]) -> None:
-        path = path_of(json_access.PODS, pod.namespace, pod.name)
+        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
         if place not in self._read:
             body = self.api.get(path)
             if body is None or body["metadata"]["uid"] != pod.uid:

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError
-from rekindle_operator.kubectl import api_connection, durations, plugin_main, server_side_apply
+from rekindle_operator.kubectl import (
+    api_connection,
+    durations,
+    plugin_main,
+    priority_entries,
+    server_side_apply,
+)
 from rekindle_operator.kubectl.api_connection import CLASSES, PODS, POLICIES, RECOVERIES
 from rekindle_operator.preflight.preflight_findings import Concern
 
@@ -197,13 +203,13 @@ def with_priorities(*managed: dict[str, Any]) -> dict[str, Any]:
 
 def test_what_the_manager_has_is_kept_until_it_expires_and_others_are_never_said() -> None:
     record = with_priorities(
-        owned(server_side_apply.MANAGER, "rare", "common", "worst=delays"),
+        owned(priority_entries.MANAGER, "rare", "common", "worst=delays"),
         owned("gitops", "theirs"),
     )
-    held, expired = server_side_apply.kept(record, NOW)
+    held, expired = priority_entries.kept(record, NOW)
     assert [entry.query for entry in held] == ["common", "worst=delays"]
     assert expired == ("rare",)
-    body = server_side_apply.part(record, (*held, server_side_apply.parse("new=1", None)))
+    body = priority_entries.part(record, (*held, priority_entries.parse("new=1", None)))
     assert body["metadata"]["resourceVersion"] == "5"
     assert [item["query"] for item in body["spec"]["priorities"]] == [
         "common",
@@ -213,21 +219,21 @@ def test_what_the_manager_has_is_kept_until_it_expires_and_others_are_never_said
 
 
 def test_an_apply_of_nothing_claims_nothing() -> None:
-    assert "spec" not in server_side_apply.part(with_priorities(), ())
+    assert "spec" not in priority_entries.part(with_priorities(), ())
 
 
 def test_a_query_may_have_an_equals_sign_in_its_name() -> None:
-    found = server_side_apply.parse("worst=delays=3", None)
+    found = priority_entries.parse("worst=delays=3", None)
     assert (found.query, found.priority) == ("worst=delays", 3)
 
 
 def test_who_has_an_entry_is_said_of_each() -> None:
     record = with_priorities(
-        owned("gitops", "rare"), owned(server_side_apply.MANAGER, "rare", "common")
+        owned("gitops", "rare"), owned(priority_entries.MANAGER, "rare", "common")
     )
-    assert server_side_apply.owners(record) == {
-        "rare": ("gitops", server_side_apply.MANAGER),
-        "common": (server_side_apply.MANAGER,),
+    assert priority_entries.owners(record) == {
+        "rare": ("gitops", priority_entries.MANAGER),
+        "common": (priority_entries.MANAGER,),
     }
 
 
