@@ -2,12 +2,6 @@
 
 A file is written and flushed under another name, then gets its own, then its folder is flushed. One
 that must not be there yet gets its name by a hard link, which only one of two writers can make.
-
-Puts files and folders on disk for good: what a record names must outlive a crash of the machine.
-
-A written file is not on disk before it is flushed, and its name is not before its folder is. So
-the order is always: the file, its name, the folder; then whatever refers to it. What is written,
-and where, is up to who calls.
 """
 
 import errno
@@ -19,6 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
+
+# Puts files and folders on disk for good: what a record names must outlive a crash of the machine.
+#
+# A written file is not on disk before it is flushed, and its name is not before its folder is. So
+# the order is always: the file, its name, the folder; then whatever refers to it. What is written,
+# and where, is up to who calls.
 
 UNFINISHED = ".unfinished"
 

@@ -2,10 +2,6 @@
 
 At most one writing a second of each, and only of what is otherwise than it stands there. The words
 are those of `policy_conditions`.
-
-Which applications are protected, and why the others are not, as a policy's status says it.
-
-The words are those of `policy_selection`; `policy_conditions` makes conditions of this.
 """
 
 import time
@@ -47,6 +43,10 @@ from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
+
+# Which applications are protected, and why the others are not, as a policy's status says it.
+#
+# The words are those of `policy_selection`; `policy_conditions` makes conditions of this.
 
 
 def of_application(application: MatchedApplication) -> SelectedApplication:

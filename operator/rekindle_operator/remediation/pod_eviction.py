@@ -5,9 +5,6 @@ its own until they are gone, so nothing becomes Pending, and no autoscaler acts.
 application is read first, for replacements have to fit what it asked for; deleted is only the very
 pod that was meant. Drivers are never among them. Runs in errands.
 
-Kept off in vain are those that wait for a node while they may not run in a domain that is not
-avoided any more.
-
 The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
 executors from there, they are deleted too, later each time, so that they find another node without
 being made and deleted many times a second.
@@ -96,6 +93,10 @@ class PodEviction:
             times = self._deleted.setdefault(place, {})
             times[pod.node] = times.get(pod.node, 0) + 1
             self.log.write("executor-deleted", application=str(place), pod=pod.name, node=pod.node)
+
+
+# Kept off in vain are those that wait for a node while they may not run in a domain that is not
+# avoided any more.
 
 
 def kept_off_needlessly(
