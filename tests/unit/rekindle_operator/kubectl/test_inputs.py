@@ -121,7 +121,7 @@ def answer(code: int, **said: Any) -> bytes:
 def test_every_refusal_says_what_is_wrong_and_what_to_do(
     kind: Any, status: int, body: bytes, what: str, remedy: str
 ) -> None:
-    found = api_connection.read(kind, WHERE, "get", status, body)
+    found = api_connection.refusal_of(kind, WHERE, "get", status, body)
     assert isinstance(found, InputError)
     assert (found.where, found.status) == (WHERE, status)
     assert what in found.what
@@ -133,7 +133,7 @@ def test_every_refusal_says_what_is_wrong_and_what_to_do(
 def test_who_asks_as_nobody_is_told_to_log_in() -> None:
     """The client asks without credentials when those of a kubeconfig's command fail."""
     body = answer(403, message='User "system:anonymous" cannot list resource')
-    found = api_connection.read(POLICIES, WHERE, "list", 403, body)
+    found = api_connection.refusal_of(POLICIES, WHERE, "list", 403, body)
     assert "credentials are refused" in found.what
     assert found.status == 401
 
@@ -147,13 +147,13 @@ def test_a_conflict_names_the_field_and_whoever_has_it() -> None:
         }
     ]
     body = answer(409, message="Apply failed", details={"causes": causes})
-    found = api_connection.read(POLICIES, WHERE, "patch", 409, body)
+    found = api_connection.refusal_of(POLICIES, WHERE, "patch", 409, body)
     assert found.managers == ("argocd-controller",)
     assert found.what == '.spec.priorities[query="rare"].priority belongs to argocd-controller'
     assert "--force" in found.remedy
     causes.append({**causes[0], "field": '.spec.priorities[query="rare"].until'})
     body = answer(409, message="Apply failed", details={"causes": causes})
-    two = api_connection.read(POLICIES, WHERE, "patch", 409, body)
+    two = api_connection.refusal_of(POLICIES, WHERE, "patch", 409, body)
     assert two.what.endswith(
         '.priority, .spec.priorities[query="rare"].until belong to argocd-controller'
     )
