@@ -8,8 +8,8 @@
 A file without a matching digest was damaged after it was put there, or was put there by something
 else; its owner removes it and makes it again. `sha256sum --check` reads the same digests.
 
-binaries.py of the testbed keeps programs here, class_archives.py class-data archives. Nothing in
-this module knows how these are made.
+test_programs.py of the testbed keeps programs here, class_archives.py class-data archives. Nothing
+in this module knows how these are made.
 """
 
 import fcntl
