@@ -1,7 +1,7 @@
 """Where partitions would be so that a lost failure domain stops as little priority as possible.
 
 With the policy's placement `domains` plans of a fresh start place by it, and `rebalancing` moves
-what runs towards it, as long as that gains enough to be worth the moves. `domain_layout`
+what runs towards it, as long as that gains enough to be worth the moves. `planning.domains`
 arranges; this module asks it with what the coordinator knows. Changes nothing.
 """
 
