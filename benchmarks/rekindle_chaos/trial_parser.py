@@ -5,7 +5,7 @@
     faults                   ─► of known kinds, on nodes that there are
     steps                    ─► built as a pipeline, and asked in SQL of a few rows
 
-`commands.chaos` calls it.
+`chaos_command` calls it.
 """
 
 import tempfile

@@ -35,7 +35,7 @@ class PeerRun:
     facts: report.RunFacts
 
 
-# A query's rows that count, with the epoch and the moment of each (`demo.evidence.stamped`).
+# A query's rows that count, with the epoch and the moment of each (`demo_evidence.stamped`).
 Tables = Callable[[PeerRun, str], Sequence[pa.Table]]
 
 

@@ -1,7 +1,7 @@
 """Checks of options, and the directories that they name, which several commands share.
 
 Each check raises InputError that names the option and the remedy, before anything is started.
-cluster.py checks its own options with it, too, and the testbed where nothing is installed.
+spark_cluster.py checks its own options with it, too, and the testbed where nothing is installed.
 """
 
 import os

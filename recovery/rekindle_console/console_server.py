@@ -28,7 +28,7 @@ from rekindle_console import html_rendering
 from rekindle_console.console_reader import Reader
 from rekindle_console.page_addresses import Address, PageKind, parse
 from rekindle_console.page_router import Made, Pages
-from rekindle_coordinator.health_server import ServerThread
+from rekindle_coordinator.dual_stack_server import ServerThread
 
 # A thread for the console's work that leaves the interpreter to others most of the time.
 #

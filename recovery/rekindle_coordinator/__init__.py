@@ -8,6 +8,8 @@
     json_lines              JSON lines of any process
     coordinator_health      metrics and health of a coordinator
     health_server           metrics and health of a process, on a port
+    dual_stack_server       servers that are asked at any address of a machine or pod: sockets and
+                            threads
     status_reader           data of `rekindle status` and `rekindle explain`, from the same
                             records
 

@@ -1,6 +1,6 @@
 """One application on the coordinator's desk: read, decide, write, ask.
 
-    records ──► application.decide ──► one transaction: case and directives ──► log, provider
+    records ──► session.decide ──► one transaction: case and directives ──► log, provider
 
 Does with the store exactly what rekindle_simulation/simulated_coordinators.py models. What is kept
 in memory follows from the store: when a transaction fails, for whatever reason, the case is read

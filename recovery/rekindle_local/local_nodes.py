@@ -7,7 +7,7 @@ that comes back starts without a quota, but with a low weight: where the machine
 spare, nodes that run keep theirs.
 
 Which daemons these are is up to the kinds of clusters: spark_cluster.py for Spark,
-flink/cluster.py. Calls about different nodes may come from different threads.
+flink_cluster.py for Flink. Calls about different nodes may come from different threads.
 """
 
 import atexit

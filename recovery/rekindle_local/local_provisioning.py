@@ -1,4 +1,4 @@
-"""The cluster's half of a coordinator's provider: lists running nodes, and starts requested ones.
+"""A local cluster's provider of nodes, in two processes: the cluster's half and the coordinator's.
 
     cluster ──workers──► nodes.json ──► coordinator
     demo    ──driver───► driver.json       │
@@ -254,9 +254,9 @@ class Provisioning:
         self._starting[name].start()
 
 
-# The provider of a local cluster: processes of this machine, through the cluster's folder.
+# The coordinator's half: processes of this machine, through the cluster's folder.
 #
-# The cluster lives in another process, the demo's; `LocalProvisioning` is its half. What the
+# The cluster lives in another process, the demo's; `Provisioning` is its half. What the
 # folder says runs is checked against the kernel's own list each time.
 
 # a process that started so much later than a heartbeat was written is another one

@@ -190,7 +190,7 @@ class Envelope(msgspec.Struct, frozen=True):
 Inbox = Mapping[str, Envelope | None]
 
 
-def fetch(
+def fetch_directives(
     connection: Connection, place: store_paths.Place, known: Inbox
 ) -> dict[str, Envelope | None]:
     """What is in the store now; what is known is not read again. Asks the store."""
@@ -203,11 +203,11 @@ def fetch(
             continue
         found = connection.get(place.path(store_paths.DIRECTIVES, name))
         if found is not None:
-            inbox[name] = read(name, found[0])
+            inbox[name] = read_directive(name, found[0])
     return inbox
 
 
-def read(name: str, data: bytes) -> Envelope | None:
+def read_directive(name: str, data: bytes) -> Envelope | None:
     """The directive `name`; None, and a line in the log, for what is none."""
     try:
         envelope = msgspec.json.decode(data, type=Envelope)
@@ -220,7 +220,9 @@ def read(name: str, data: bytes) -> Envelope | None:
     return msgspec.structs.replace(envelope, data=msgspec.Raw(data))
 
 
-def choose(envelopes: Iterable[Envelope | None], after: int, generation: int) -> list[Envelope]:
+def choose_directives(
+    envelopes: Iterable[Envelope | None], after: int, generation: int
+) -> list[Envelope]:
     """All directives to a generation behind number `after`, in order; as many as fit into one
     message, the first at any rate. One whose predecessor is missing is kept back: the driver could
     only ask again at once."""

@@ -8,10 +8,6 @@
 A driver with another checkpoint store than the one before is a beginning, for generations count
 within one store. `http_api` brings requests, `store_sync` brings what the store says and takes what
 it is to get. All of them run on the event loop, so nothing here needs a lock.
-
-What the sidecar counts, from its start.
-
-`sidecar_session` and `http_api` count, `sidecar_metrics` shows.
 """
 
 import asyncio
@@ -100,6 +96,11 @@ def is_there(contact: DriverLiveness, now: float, contact_seconds: float) -> boo
     if contact.parted_at is not None and now - contact.parted_at > PARTED_SECONDS:
         return False
     return contact.polls > 0 or now - contact.heard_at <= contact_seconds
+
+
+# What the sidecar counts, from its start.
+#
+# `sidecar_session` and `http_api` count, `sidecar_metrics` shows.
 
 
 @dataclass(slots=True)
@@ -364,7 +365,7 @@ class SidecarSession:
         end, led = self._clock() + wait, self.led
         while True:
             self._refuse_older("directives", generation)
-            found = held_records.choose(self.inbox.values(), after, generation)
+            found = held_records.choose_directives(self.inbox.values(), after, generation)
             left = end - self._clock()
             if found or left <= 0 or self.ending or led != self.led:
                 return found

@@ -293,7 +293,7 @@ class StoreSync:
         desk = self._desk
         try:
             found = await asyncio.to_thread(
-                held_records.fetch, self._connection, desk.place, desk.inbox
+                held_records.fetch_directives, self._connection, desk.place, desk.inbox
             )
         except BaseException:
             self._directives_known = False

@@ -28,8 +28,8 @@ UNFINISHED = "unfinished"
 
 
 class HdfsFiles:
-    """The files below hdfs://HOST:PORT/FOLDER (`files.Files`). `HADOOP_CONF_DIR` may name a folder
-    with core-site.xml and hdfs-site.xml, for a service of several name nodes."""
+    """The files below hdfs://HOST:PORT/FOLDER (`store_files.Files`). `HADOOP_CONF_DIR` may name a
+    folder with core-site.xml and hdfs-site.xml, for a service of several name nodes."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -39,12 +39,12 @@ class HdfsFiles:
             self.client = Client(f"{parts.scheme}://{parts.netloc}", CONFIGURATION)
 
     def make_folder(self, name: str) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         with self._answers():
             self.client.mkdirs(self._path(name), create_parent=True)
 
     def create(self, name: str, data: bytes) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         try:
             self._write(name, data, instead=False)
         except FileExistsError:
@@ -52,12 +52,12 @@ class HdfsFiles:
                 raise
 
     def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         for name, data in files.items():
             self._write(name, data, instead=True, moved=moved)
 
     def read(self, name: str, moved: Moved = unwatched) -> bytes:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         with self._answers(), self.client.read(self._path(name)) as reader:
             parts = []
             while part := bytes(reader.read(PIECE_BYTES)):
@@ -66,16 +66,16 @@ class HdfsFiles:
             return b"".join(parts)
 
     def size(self, name: str) -> int:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         with self._answers():
             return int(self.client.get_file_info(self._path(name)).length)
 
     def names(self, folder: str) -> list[str]:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         return list(self.stream_names(folder))
 
     def stream_names(self, folder: str) -> Iterator[str]:
-        """See `files.Files`. The server lists some at a time."""
+        """See `store_files.Files`. The server lists some at a time."""
         top = self._path(folder)
         try:
             with self._answers():
@@ -86,13 +86,13 @@ class HdfsFiles:
             return
 
     def remove(self, names: Iterable[str]) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         for name in names:
             with self._answers(), suppress(FileNotFoundError):
                 self.client.delete(self._path(name))
 
     def remove_leftovers(self, seconds: float) -> None:
-        """See `files.Files`. They are in one folder."""
+        """See `store_files.Files`. They are in one folder."""
         newest = (time.time() - seconds) * 1000
         with suppress(FileNotFoundError), self._answers():
             for status in self.client.list_status(self._path(UNFINISHED)):

@@ -2,12 +2,6 @@
 
 A file is written and flushed under another name, then gets its own, then its folder is flushed. One
 that must not be there yet gets its name by a hard link, which only one of two writers can make.
-
-Puts files and folders on disk for good: what a record names must outlive a crash of the machine.
-
-A written file is not on disk before it is flushed, and its name is not before its folder is. So
-the order is always: the file, its name, the folder; then whatever refers to it. What is written,
-and where, is up to who calls.
 """
 
 import errno
@@ -19,6 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
+
+# Puts files and folders on disk for good: what a record names must outlive a crash of the machine.
+#
+# A written file is not on disk before it is flushed, and its name is not before its folder is. So
+# the order is always: the file, its name, the folder; then whatever refers to it. What is written,
+# and where, is up to who calls.
 
 UNFINISHED = ".unfinished"
 
@@ -105,8 +105,8 @@ OUTPUTS = "outputs"
 
 
 class LocalFiles:
-    """The files below a folder (`files.Files`). Folders must be there: nothing but `make_folder`
-    makes any."""
+    """The files below a folder (`store_files.Files`). Folders must be there: nothing but
+    `make_folder` makes any."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -128,7 +128,7 @@ class LocalFiles:
         flush(path.parent)
 
     def create(self, name: str, data: bytes) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         path = self.directory / name
         with written_aside({path: data}) as unfinished:
             try:
@@ -148,8 +148,8 @@ class LocalFiles:
             flush(folder)
 
     def read(self, name: str, moved: Moved = unwatched) -> bytes:
-        """See `files.Files`. Where the store's own folder is missing, all of the store is away; and
-        where it has just come back, the file may be there after all."""
+        """See `store_files.Files`. Where the store's own folder is missing, all of the store is
+        away; and where it has just come back, the file may be there after all."""
         path = self.directory / name
         try:
             return read(path, moved)
@@ -158,7 +158,7 @@ class LocalFiles:
         return read(path, moved)
 
     def size(self, name: str) -> int:
-        """See `files.Files`, and `read` for a file that is not there."""
+        """See `store_files.Files`, and `read` for a file that is not there."""
         path = self.directory / name
         try:
             return path.stat().st_size
@@ -167,7 +167,7 @@ class LocalFiles:
         return path.stat().st_size
 
     def names(self, folder: str) -> list[str]:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         top = self.directory / folder
         return [
             os.path.relpath(os.path.join(found, name), top)
@@ -176,7 +176,7 @@ class LocalFiles:
         ]
 
     def stream_names(self, folder: str) -> Iterator[str]:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         try:
             with os.scandir(self.directory / folder) as entries:
                 for entry in entries:
@@ -207,7 +207,7 @@ class LocalFiles:
                     folder.rmdir()
 
     def remove_leftovers(self, seconds: float) -> None:
-        """See `files.Files`. They lie in the folders of the files that they were to be."""
+        """See `store_files.Files`. They lie in the folders of the files that they were to be."""
         newest = time.time() - seconds
         for folder in [entry.name for entry in os.scandir(self.directory) if entry.is_dir()]:
             for name in self.stream_names(folder):

@@ -134,7 +134,8 @@ PANICS = "pyo3_runtime"
 
 
 class ObjectFiles:
-    """The files below s3://BUCKET/PREFIX (`files.Files`). There are no folders but in the names."""
+    """The files below s3://BUCKET/PREFIX (`store_files.Files`). There are no folders but in the
+    names."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -145,7 +146,7 @@ class ObjectFiles:
         """Nothing to do."""
 
     def create(self, name: str, data: bytes) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         for attempt in range(CONFLICTS_MAX):
             try:
                 with self._answers():
@@ -161,8 +162,8 @@ class ObjectFiles:
                 time.sleep(CONFLICT_SECONDS * 2**attempt)
 
     def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
-        """See `files.Files`. They are sent at the same time, but large ones one after the other in
-        pieces; none is on its way any more when this fails."""
+        """See `store_files.Files`. They are sent at the same time, but large ones one after the
+        other in pieces; none is on its way any more when this fails."""
         large = {name for name, data in files.items() if len(data) > PIECE_BYTES}
         with self._answers(), ThreadPoolExecutor(SENDERS) as pool:
             sent = {
@@ -177,7 +178,7 @@ class ObjectFiles:
             self._put_large(name, files[name], moved)
 
     def read(self, name: str, moved: Moved = unwatched) -> bytes:
-        """See `files.Files`. A large one comes in pieces, all of the same version."""
+        """See `store_files.Files`. A large one comes in pieces, all of the same version."""
         with self._answers():
             found = self.store.get(name)
             size, version = int(found.meta["size"]), found.meta["e_tag"]
@@ -189,7 +190,7 @@ class ObjectFiles:
             return self._read_large(name, size, version, moved)
 
     def size(self, name: str) -> int:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         try:
             with self._answers():
                 return int(self.store.head(name)["size"])
@@ -200,11 +201,11 @@ class ObjectFiles:
         return len(self.read(name))
 
     def names(self, folder: str) -> list[str]:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         return list(self.stream_names(folder))
 
     def stream_names(self, folder: str) -> Iterator[str]:
-        """See `files.Files`. The server lists a thousand at a time."""
+        """See `store_files.Files`. The server lists a thousand at a time."""
         with self._answers():
             for page in self.store.list(folder):
                 for meta in page:
@@ -223,7 +224,7 @@ class ObjectFiles:
             return bytes(self.store.get(name, options=options).bytes())
 
     def remove(self, names: Iterable[str]) -> None:
-        """See `files.Files`."""
+        """See `store_files.Files`."""
         wanted = list(names)
         if not wanted:
             return

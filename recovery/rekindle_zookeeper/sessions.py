@@ -7,14 +7,6 @@
 kazoo connects again by itself, unless something happens that it does not expect: then another
 client takes its place. `run` gives each request to the servers once; it does not repeat one, since
 only the caller knows whether it may happen twice.
-
-Waiting for sockets, as the ZooKeeper client does many times for each request.
-
-kazoo makes an epoll anew for each wait: five system calls, at each of which the thread gives up the
-interpreter and has to get it back. poll(2) is one. `sessions` hands it to the client.
-
-What TLS has read off the network and nobody has taken yet makes no socket readable, so it is asked
-for besides: kazoo would leave an answer that came together with another one until the next ping.
 """
 
 import contextlib
@@ -52,6 +44,16 @@ class Conflict(Exception):
 
 
 Files = list[Any]
+
+
+# Waiting for sockets, as the ZooKeeper client does many times for each request.
+#
+# kazoo makes an epoll anew for each wait: five system calls, at each of which the thread gives up
+# the interpreter and has to get it back. poll(2) is one.
+#
+# What TLS has read off the network and nobody has taken yet makes no socket readable, so it is
+# asked for besides: kazoo would leave an answer that came together with another one until the next
+# ping.
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types

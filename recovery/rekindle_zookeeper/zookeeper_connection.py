@@ -3,12 +3,6 @@
 Every call that reads or writes asks the servers and waits for them, a few times the deadline at
 worst: none may be made on an event loop. Calls may come from several threads. Callbacks come on a
 thread of the connection, one after the other; they should only note that there is something to do.
-
-Pieces that no record names: a writer died, or gave up, before its head took its place.
-
-Nobody can tell at once whether a piece is a leftover, or its head about to come. So a piece goes
-only when it was without a record twice, minutes apart, and has not been written in between; and a
-head takes its place only when its pieces are there.
 """
 
 import re
@@ -25,6 +19,12 @@ from rekindle_zookeeper.encryption import Encryption
 from rekindle_zookeeper.namespaces import Namespaces
 from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.watches import Watches, dispatch
+
+# Pieces that no record names: a writer died, or gave up, before its head took its place.
+#
+# Nobody can tell at once whether a piece is a leftover, or its head about to come. So a piece goes
+# only when it was without a record twice, minutes apart, and has not been written in between; and
+# a head takes its place only when its pieces are there.
 
 
 def sweep(records: ChunkedRecords, folder: str, seen: Mapping[str, int]) -> dict[str, int]:

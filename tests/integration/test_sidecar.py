@@ -317,7 +317,7 @@ def test_what_earlier_generations_and_old_plans_left_is_removed(store: Connectio
             writes[PLACE.path(store_paths.ACKS, name)] = b"{}"
     for path, data in writes.items():
         store.put(path, data)
-    found = held_records.fetch(store, PLACE, {})
+    found = held_records.fetch_directives(store, PLACE, {})
     assert store_sync.tidy(store, PLACE, found, 2) == 2 * 19
     kept = [store_paths.numbered(sequence) for sequence in range(20, 221)]
     assert store.children(PLACE.path(store_paths.DIRECTIVES)) == kept

@@ -8,7 +8,7 @@ flink_checkpoints   what a run has committed, by what the job tells and its sink
 flink_evidence      the rows of a run as a report has them
 flink_driver        submits the job, tells of its checkpoints, ends it when its input ends
 
-start.json arrivals     when rows came and come in (`flights.arrivals`)
+start.json arrivals     when rows came and come in (`row_arrivals`)
 checkpoints/            Flink's own
 told/SOURCE.jsonl       the checkpoints that were completed, told by the source's enumerator
 outputs/QUERY/          lines; files whose names begin with a point do not count

@@ -10,7 +10,7 @@
 
 `python -m rekindle_peers.structured_streaming` is the program that spark-submit starts. It uses
 
-    start.json arrivals     when rows came and come in, for all drivers (`flights.arrivals`)
+    start.json arrivals     when rows came and come in, for all drivers (`row_arrivals`)
     checkpoints/QUERY/      Spark's own; of a stream that queries share, of `QUERY+QUERY`
     outputs/QUERY/          Parquet files; those that count are named in `_spark_metadata`, of a
                             shared stream those in folders `N` of batches that are committed

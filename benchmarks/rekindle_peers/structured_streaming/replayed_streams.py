@@ -1,6 +1,6 @@
 """The prepared files as streams of Spark: rows arrive as the clock goes on, whoever reads them.
 
-When rows come in is told by `flights.arrivals`: an offset is a number of rows of all files
+When rows come in is told by `row_arrivals`: an offset is a number of rows of all files
 together. The reading itself is Java (`ReplaySource`). Called by `streaming_driver` and
 `streaming_queries`.
 """

@@ -50,7 +50,7 @@ from rekindle_operator.applications.application_plan import (
     reserve,
     upstream,
 )
-from rekindle_operator.cluster import application_matching, json_access
+from rekindle_operator.cluster import application_matching, object_kinds
 from rekindle_operator.cluster.api_client import (
     NOT_FOUND,
     STRATEGIC_MERGE,
@@ -459,11 +459,11 @@ class ApplicationRecovery:
     def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
         """Make the Recovery unless it is there; announce what is new, then write it."""
         name = recovery_name(spec.application, spec.incident)
-        path = path_of(json_access.RECOVERIES, place.namespace, name)
+        path = path_of(object_kinds.RECOVERIES, place.namespace, name)
         body = self.api.get(path)
         if body is None:
             made = recovery_resource.to_object(place.namespace, spec)
-            body = self.api.create(path_of(json_access.RECOVERIES, place.namespace), made)
+            body = self.api.create(path_of(object_kinds.RECOVERIES, place.namespace), made)
         recovery = recovery_resource.from_object(body)
         about = ObjectReference(
             API_VERSION, Recovery.kind, name, place.namespace, recovery.metadata.uid
@@ -482,7 +482,7 @@ class ApplicationRecovery:
         ended = [item for item in known if item.status.phase in ENDED]
         ended.sort(key=lambda item: item.spec.incident, reverse=True)
         for item in ended[kept:]:
-            path = path_of(json_access.RECOVERIES, place.namespace, item.metadata.name)
+            path = path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)
             self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
 
     def _release(self, pods: Iterable[PodSeen]) -> None:
@@ -495,7 +495,7 @@ class ApplicationRecovery:
 
     def _lift(self, pod: PodSeen) -> None:
         """Take our gate off a pod, and leave those of others."""
-        path = path_of(json_access.PODS, pod.namespace, pod.name)
+        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
         try:
             self.api.patch(path, without_gate(pod.uid), STRATEGIC_MERGE)
         except ObjectConflict:
@@ -549,7 +549,7 @@ def _owner(place: Place, application: ApplicationReference) -> ObjectReference |
     """The SparkApplication, which gets the lines that matter to whoever owns it."""
     if application.kind != "SparkApplication" or application.group is None:
         return None
-    version = json_access.SPARK_VERSIONS[application.group]
+    version = object_kinds.SPARK_VERSIONS[application.group]
     return ObjectReference(
         f"{application.group}/{version}",
         application.kind,

@@ -7,6 +7,7 @@ cluster_cache         all that has been seen, joined as it changes
 application_matching  which pods make up which application
 json_access           reading objects as they come from the API
 api_client            the API server: requests with deadlines, failures as three kinds
+object_kinds          the kinds of objects that are read and written
 object_watcher        pods and nodes: listed in pages, then watched
 watch_events          how objects become news
 cluster_view          all that is known of the cluster

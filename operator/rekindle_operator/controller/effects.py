@@ -2,10 +2,6 @@
 
 Called by the deciding thread only; what it hands on are values. Nothing is left while another
 operator acts, and all of it again by one that begins to: each errand may be repeated.
-
-What was decided last about each application, and what others ask of it.
-
-Kept in the deciding thread; `policy_status_writer` asks.
 """
 
 import time
@@ -98,6 +94,11 @@ class DrainedNodes:
         gone = state.gone.get(node)
         announced = node in state.leaving or (gone is not None and gone.departure is not None)
         return announced and node not in state.suspects
+
+
+# What was decided last about each application, and what others ask of it.
+#
+# Kept in the deciding thread; `policy_status_writer` asks.
 
 
 class DecisionCache(dict[Place, Case]):

@@ -20,7 +20,7 @@ import kopf
 from rekindle.model.errors import RunError
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.custom_resources import GROUP
-from rekindle_operator.cluster import json_access, watch_events
+from rekindle_operator.cluster import object_kinds, watch_events
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.json_access import ObjectKind
@@ -31,12 +31,13 @@ CENSUS_SECONDS = 300.0
 RETRY_SECONDS = 5.0
 START_SECONDS_MAX = 30.0
 OURS: Mapping[ObjectKind, WatchHandler] = {
-    json_access.CLASSES: watch_events.CLASSES,
-    json_access.POLICIES: watch_events.POLICIES,
-    json_access.RECOVERIES: watch_events.RECOVERIES,
+    object_kinds.CLASSES: watch_events.CLASSES,
+    object_kinds.POLICIES: watch_events.POLICIES,
+    object_kinds.RECOVERIES: watch_events.RECOVERIES,
 }
 SPARK: Mapping[ObjectKind, WatchHandler] = {
-    kind: watch_events.APPLICATIONS[group] for group, kind in json_access.SPARK_APPLICATIONS.items()
+    kind: watch_events.APPLICATIONS[group]
+    for group, kind in object_kinds.SPARK_APPLICATIONS.items()
 }
 
 
@@ -109,7 +110,7 @@ class KopfWatchers:
                 self._handler(kind.name, telling)
             )
         kopf.on.login(id="client", registry=registry)(self._log_in)
-        for group, spark in json_access.SPARK_APPLICATIONS.items():
+        for group, spark in object_kinds.SPARK_APPLICATIONS.items():
             kopf.on.event(group, spark.plural, id=group, registry=registry)(
                 self._handler(spark.name, watch_events.APPLICATIONS[group])
             )

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from rekindle.model.errors import RekindleError
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import Candidacy
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, Body, ObjectConflict, path_of
 
 LEASE_SECONDS = 15
@@ -127,7 +127,7 @@ class LeaderElection:
     def look(self) -> None:
         """Take the Lease, or renew it, or see who has it. Raises what the API server says."""
         began = self.clock()
-        path = path_of(json_access.LEASES, self.namespace, self.name)
+        path = path_of(object_kinds.LEASES, self.namespace, self.name)
         lease = self.api.get(path)
         self.looked_at = self.clock()
         if lease is None:
@@ -144,7 +144,7 @@ class LeaderElection:
         self._written(self._taken(lease), began)
 
     def _written(self, lease: Body, began: float, *, create: bool = False) -> None:
-        path = path_of(json_access.LEASES, self.namespace)
+        path = path_of(object_kinds.LEASES, self.namespace)
         try:
             if create:
                 written = self.api.create(path, lease)
@@ -161,8 +161,8 @@ class LeaderElection:
     def _first(self) -> Body:
         metadata = {"name": self.name, "namespace": self.namespace}
         return {
-            "apiVersion": json_access.LEASES.api_version,
-            "kind": json_access.LEASES.name,
+            "apiVersion": object_kinds.LEASES.api_version,
+            "kind": object_kinds.LEASES.name,
             "metadata": metadata,
             "spec": self._spec(1, now := _now(), now),
         }
@@ -208,7 +208,7 @@ class LeaderElection:
             elected.close()
 
     def _release(self) -> None:
-        path = path_of(json_access.LEASES, self.namespace, self.name)
+        path = path_of(object_kinds.LEASES, self.namespace, self.name)
         try:
             lease = self.api.get(path)
             if lease is not None and lease["spec"].get("holderIdentity") == self.identity:

@@ -25,7 +25,7 @@ from rekindle.protocol import Orders, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.recovery_class import AUTHORITY_KEY, CREDENTIAL_KEY, CREDENTIAL_SECRET
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_zookeeper import Connection, Credential, NamespaceQuota, Namespaces, derive, to_text
@@ -192,13 +192,13 @@ class NamespaceCredentials:
 
     def _is_there(self, namespace: str) -> bool:
         try:
-            return self.api.get(path_of(json_access.NAMESPACES, name=namespace)) is not None
+            return self.api.get(path_of(object_kinds.NAMESPACES, name=namespace)) is not None
         except ApiRefused:  # no namespace has such a name
             return False
 
     def _leave(self, namespace: str) -> None:
         """Take its rights from a namespace that is gone: one of its name is another one."""
-        found = self.api.get(path_of(json_access.NAMESPACES, name=namespace))
+        found = self.api.get(path_of(object_kinds.NAMESPACES, name=namespace))
         if found is not None and found["metadata"]["uid"] == self._identities[namespace]:
             return
         self.namespaces.dismiss(namespace)
@@ -208,14 +208,14 @@ class NamespaceCredentials:
 
     def _issue(self, namespace: str) -> None:
         """Its rights in the store, then its Secret."""
-        found = self.api.get(path_of(json_access.NAMESPACES, name=namespace))
+        found = self.api.get(path_of(object_kinds.NAMESPACES, name=namespace))
         if found is None or found["metadata"].get("deletionTimestamp"):
             return
         identity = found["metadata"]["uid"]
         settings = self.settings
         credential = derive(settings.secret, namespace, identity, settings.generation)
         self.namespaces.admit(namespace, credential, settings.quota)
-        path = path_of(json_access.SECRETS, namespace, CREDENTIAL_SECRET)
+        path = path_of(object_kinds.SECRETS, namespace, CREDENTIAL_SECRET)
         authorities = None if self.authorities is None else self.authorities()
         body = _body(namespace, credential, authorities)
         self.api.patch(f"{path}?fieldManager={OWNER}&force=true", body, APPLY)
@@ -255,8 +255,8 @@ def _body(namespace: str, credential: Credential, authorities: str | None) -> di
     if authorities is not None:
         texts[AUTHORITY_KEY] = authorities
     return {
-        "apiVersion": json_access.SECRETS.api_version,
-        "kind": json_access.SECRETS.name,
+        "apiVersion": object_kinds.SECRETS.api_version,
+        "kind": object_kinds.SECRETS.name,
         "metadata": {
             "name": CREDENTIAL_SECRET,
             "namespace": namespace,

@@ -17,7 +17,7 @@ from functools import partial
 
 from rekindle.model.errors import InputError
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.cluster.json_access import text
 from rekindle_operator.cluster.work_queue import UpkeepThread
@@ -86,7 +86,7 @@ class StoreCertificate:
 
     def turn(self, now: datetime) -> None:
         """Read it, and do what is due. Raises what the API server says."""
-        secret = self.api.get(path_of(json_access.SECRETS, self.namespace, SECRET))
+        secret = self.api.get(path_of(object_kinds.SECRETS, self.namespace, SECRET))
         self._kept = certificate_rotation.from_secret(secret)
         if not self.acts():
             return
@@ -113,7 +113,7 @@ class StoreCertificate:
     def _write(self, secret: Body | None, kept: StoredCertificates, bundle: str) -> None:
         body = certificate_rotation.to_secret(kept, SECRET, self.namespace, secret)
         body["data"][BUNDLE] = bundle
-        path = path_of(json_access.SECRETS, self.namespace)
+        path = path_of(object_kinds.SECRETS, self.namespace)
         if secret is None:
             self.api.create(path, body)
         else:

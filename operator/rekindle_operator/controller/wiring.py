@@ -19,7 +19,7 @@ from rekindle.protocol.store_paths import Place
 from rekindle_coordinator import health_server
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
-from rekindle_operator.cluster import api_client, json_access, watch_events
+from rekindle_operator.cluster import api_client, object_kinds, watch_events
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox, ObjectWatcher
@@ -239,8 +239,8 @@ def _assembled(base: _Base) -> RunningOperator:
         log=log,
         metrics=base.metrics,
         watchers=(
-            ObjectWatcher(reader, json_access.NODES, watch_events.NODES, inbox, log, silence),
-            ObjectWatcher(reader, json_access.PODS, watch_events.PODS, inbox, log, silence),
+            ObjectWatcher(reader, object_kinds.NODES, watch_events.NODES, inbox, log, silence),
+            ObjectWatcher(reader, object_kinds.PODS, watch_events.PODS, inbox, log, silence),
         ),
         handlers=KopfWatchers(reader, inbox, log, silence),
         renewals=renewals,

@@ -2,7 +2,7 @@
 
 Reads nothing: a shell makes these from lists, watches and the reports of drivers. It keeps the
 value of a node that has not changed (the same object costs no second look). `node_detector` and
-`leases` read them.
+`lease_timers` read them.
 """
 
 from collections.abc import Mapping

@@ -5,25 +5,6 @@
 Keeps the state that detection hands back; both operators do, so that whoever takes over knows at
 once what the other one knew. All answers are about how things are now, never about what has just
 happened. Used by the deciding thread alone; asks nobody.
-
-Where new executors should not be: domains that have lost most of their nodes, and silent nodes.
-
-A node is *missing* here when it is lost to some application, or when it is silent alone: suspected,
-and others have renewed when it ought to have. Nothing is confirmed of the latter while nobody runs
-there, but no kubelet there starts a pod either, and the scheduler takes it for sound for a while
-yet. A missing node counts from when its lease was due, however late that was confirmed: a node that
-came after that shows that its domain gives nodes.
-
-What a driver has said of the executors on each node, and how long it has heard nothing there.
-
-A driver reports the executors that it knows, each with how long it has been silent. One that it has
-dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever.
-A node is as silent as the least silent executor that was ever reported there; where none was, since
-the first report that lacked the one that is there. So one that is put on a lost node, in place of
-another that was deleted, is no sign of life. Pure; the shell calls it with each report and keeps
-the outcome.
-
-Why: docs/decisions/0035-a-node-is-as-silent-as-its-executors.md.
 """
 
 import math
@@ -58,6 +39,17 @@ from rekindle_operator.recovery import NodeObservation
 
 # What was heard on a node where no executor is any more is of no use after that.
 KEPT_SECONDS = 600.0
+
+
+# What a driver has said of the executors on each node, and how long it has heard nothing there.
+#
+# A driver reports the executors that it knows, each with how long it has been silent. One that it
+# has dropped, or has never heard of, is in no report, though its pod may stand there as Running
+# for ever. A node is as silent as the least silent executor that was ever reported there; where
+# none was, since the first report that lacked the one that is there. So one that is put on a lost
+# node, in place of another that was deleted, is no sign of life. Pure.
+#
+# Why: docs/decisions/0035-a-node-is-as-silent-as-its-executors.md.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +98,14 @@ def hear(
     silent = {pod.node: now - heard_at[pod.node] for pod in there}
     return DriverSilence(progress.generation, now, heard_at, silent, reporting)
 
+
+# Where new executors should not be: domains that have lost most of their nodes, and silent nodes.
+#
+# A node is *missing* here when it is lost to some application, or when it is silent alone:
+# suspected, and others have renewed when it ought to have. Nothing is confirmed of the latter
+# while nobody runs there, but no kubelet there starts a pod either, and the scheduler takes it for
+# sound for a while yet. A missing node counts from when its lease was due, however late that was
+# confirmed: a node that came after that shows that its domain gives nodes.
 
 # Every new executor names them all. Of more the longest missing are named, beside those that its
 # application has lost: executors that come to others are made anew once their driver misses them.

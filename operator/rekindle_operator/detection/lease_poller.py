@@ -14,7 +14,7 @@ import msgspec
 
 from rekindle.model.errors import RekindleError
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.detection.detection_input import Leases
 
@@ -98,7 +98,7 @@ class LeasePoller:
     def look(self) -> None:
         """List them once. Raises what the API server says."""
         asked_at = time.monotonic()
-        found = list(self.api.forms(path_of(json_access.LEASES, json_access.NODE_LEASES), _Lease))
+        found = list(self.api.forms(path_of(object_kinds.LEASES, object_kinds.NODE_LEASES), _Lease))
         lease_seconds = self.lease_seconds()
         intervals = {lease.metadata.name: lease.interval_seconds for lease in found}
         self.newest = Leases(

@@ -127,7 +127,7 @@ class ApiRefusal(InputError):
         return _again, (self.where, self.what, self.remedy, self.status, self.managers)
 
 
-def read(kind: ResourceKind, where: str, verb: str, status: int, body: bytes) -> ApiRefusal:
+def refusal_of(kind: ResourceKind, where: str, verb: str, status: int, body: bytes) -> ApiRefusal:
     """What the answer to a request about `kind` means; `where` is the place in words."""
     said = _status(body)
     message = clipped(" ".join(str(said.get("message") or "").split()), SHOWN_MAX)
@@ -251,7 +251,7 @@ class KubeAccess(NamedTuple):
     namespace: str
 
 
-def load(target: Target) -> KubeAccess:
+def load_access(target: Target) -> KubeAccess:
     """The access that the options mean; InputError without a kubeconfig, or with a broken one."""
     # The client tells of a credential plugin that fails in the log, and then asks as nobody.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -423,7 +423,7 @@ class ApiConnection:
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             raise unreachable(self.server, error) from None
         if not 200 <= answer.status < 300:
-            raise read(kind, where, verb, answer.status, content_read)
+            raise refusal_of(kind, where, verb, answer.status, content_read)
         try:
             found = json.loads(content_read)
         except ValueError as error:
@@ -434,7 +434,7 @@ class ApiConnection:
 @contextmanager
 def connected(target: Target) -> Iterator[ApiConnection]:
     """The cluster that the options mean; nothing is asked of it yet."""
-    access = load(target)
+    access = load_access(target)
     # One try: who has lost the network wants to hear so at once.
     access.configuration.retries = False
     with client.ApiClient(access.configuration) as api:

@@ -1,7 +1,7 @@
 """Applications and the objects around each of them, read from objects of the API.
 
-Pure. `preflight_reader` and `read` fill `ObjectLists`, the command `preflight` asks for
-its subjects.
+`preflight_reader` fills `ObjectLists` from the API server, `read_file` from a file or standard
+input. The command `preflight` asks for its subjects. Only `read_file` reads anything.
 """
 
 import sys
@@ -308,7 +308,7 @@ LIST_KINDS = {
 OF_CLUSTER = ("classes", "nodes")
 
 
-def read(path: str, namespace: str) -> ObjectLists:
+def read_file(path: str, namespace: str) -> ObjectLists:
     """The objects of a file; those without a namespace are of `namespace`.
 
     InputError for a file that cannot be read, or that holds no application.

@@ -7,8 +7,8 @@
     DomainLossSurvived   whichever failure domain is lost, some query of each application goes on
     CoordinationAtRisk   the store, a sidecar or a coordinator does not answer
 
-Pure: findings from values. The shell turns them into conditions (`conditions.updated`) and writes
-them.
+Pure: findings from values. The shell turns them into conditions (`custom_resources.updated`) and
+writes them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,10 +2,6 @@
 
 At most one writing a second of each, and only of what is otherwise than it stands there. The words
 are those of `policy_conditions`.
-
-Which applications are protected, and why the others are not, as a policy's status says it.
-
-The words are those of `policy_selection`; `policy_conditions` makes conditions of this.
 """
 
 import time
@@ -32,7 +28,7 @@ from rekindle_operator.api.custom_resources import (
 )
 from rekindle_operator.api.recovery_class import ClassStatus, RecoveryClass
 from rekindle_operator.api.recovery_policy import PolicyStatus, RecoveryPolicy, SelectedApplication
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -47,6 +43,10 @@ from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
+
+# Which applications are protected, and why the others are not, as a policy's status says it.
+#
+# The words are those of `policy_selection`; `policy_conditions` makes conditions of this.
 
 
 def of_application(application: MatchedApplication) -> SelectedApplication:
@@ -86,7 +86,7 @@ def _sentence(application: MatchedApplication, footing: ProtectionReason) -> str
     return f"{told} ({whose})." if whose else f"{told}."
 
 
-MARKED = {kind.name: kind for kind in (json_access.POLICIES, json_access.CLASSES)}
+MARKED = {kind.name: kind for kind in (object_kinds.POLICIES, object_kinds.CLASSES)}
 PAUSE_SECONDS = 1.0
 PAUSE_SHARE = 20.0
 
@@ -190,7 +190,7 @@ class PolicyStatusWriter:
             narrowed=effective.narrowed if isinstance(effective, Effective) else (),
             conditions=_conditions(policy, policy.status.conditions, findings),
         )
-        self._write(json_access.POLICIES, policy, status, recovery_policy.to_status)
+        self._write(object_kinds.POLICIES, policy, status, recovery_policy.to_status)
 
     def _accepted(
         self,
@@ -242,7 +242,7 @@ class PolicyStatusWriter:
                 ),
             )
             self._write(
-                json_access.CLASSES,
+                object_kinds.CLASSES,
                 class_,
                 status,
                 partial(recovery_class.to_status, spec=class_.spec),

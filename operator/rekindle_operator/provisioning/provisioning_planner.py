@@ -6,17 +6,6 @@ All incidents are decided together, in the order in which they are given, becaus
 limits over all of them: the most urgent first. It may be called as often as you like: with the same
 standing it decides the same, and once everything is done it decides nothing. Called by the
 operator's shell, which reads the standing before and carries the actions out.
-
-What a Recovery says of its requests for nodes: one row per slot.
-
-Only tells what the note has; how many rows an object holds is for `recovery_resource`.
-
-Slots that nobody wants any more, and nodes that are given back.
-
-A request is not wanted when the core asks for it no more, or for less, or when the incident is
-over. What is on its way is withdrawn, unless a node of it is already in use. Nodes that have come
-stay as long as the incident lasts; after it they are given back as they become idle, where giving
-back is ours to do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,6 +55,14 @@ from rekindle_operator.provisioning.request_ledger import (
 
 # Slots that have ended and left nothing behind are kept for people, not more than so many.
 CLEARED_KEPT_MAX = 50
+
+
+# Slots that nobody wants any more, and nodes that are given back.
+#
+# A request is not wanted when the core asks for it no more, or for less, or when the incident is
+# over. What is on its way is withdrawn, unless a node of it is already in use. Nodes that have
+# come stay as long as the incident lasts; after it they are given back as they become idle, where
+# giving back is ours to do.
 
 
 def end(note: Note, scene: ProviderInput, now: float) -> Note:
@@ -144,6 +141,11 @@ _OUTCOMES: Mapping[Stage, Outcome] = {
 DOMAIN_LENGTH_MAX = 63
 MESSAGE_LENGTH_MAX = 500
 UNKNOWN = Ask(reason="")
+
+
+# What a Recovery says of its requests for nodes: one row per slot.
+#
+# Only tells what the note has; how many rows an object holds is for `recovery_resource`.
 
 
 def rows(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
 from rekindle_operator.recovery import kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import KubernetesEvent
@@ -23,4 +23,4 @@ def announce(api: Api, told: Iterable[KubernetesEvent], identity: str) -> None:
             item, datetime.now(UTC), controller=CONTROLLER, instance=identity
         )
         with suppress(ObjectConflict):  # it was told before
-            api.create(path_of(json_access.EVENTS, body["metadata"]["namespace"]), body)
+            api.create(path_of(object_kinds.EVENTS, body["metadata"]["namespace"]), body)

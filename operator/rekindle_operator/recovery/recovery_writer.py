@@ -32,7 +32,7 @@ from rekindle_operator.api.recovery_resource import (
     RecoveryStatus,
     to_status,
 )
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ApiRefused, Body, ObjectConflict, path_of
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
@@ -211,7 +211,7 @@ class RecoveryWriter:
         event_writer.announce(self.api, told, self.identity)
         try:
             written = self.api.replace(
-                path_of(json_access.RECOVERIES, place.namespace, name, "status"),
+                path_of(object_kinds.RECOVERIES, place.namespace, name, "status"),
                 {**body, "status": to_status(status)},
             )
         except (ObjectConflict, ApiRefused):
@@ -223,7 +223,7 @@ class RecoveryWriter:
             self.settled(place)
 
     def _abandon(self, place: Place, name: str) -> None:
-        path = path_of(json_access.RECOVERIES, place.namespace, name)
+        path = path_of(object_kinds.RECOVERIES, place.namespace, name)
         body = self.api.get(path)
         if body is None:
             return
@@ -246,7 +246,7 @@ class RecoveryWriter:
             return known
         begins = [moment for moment in moments if _name(moment) == name]
         if not begins or name in moments[-1].recoveries:
-            body = self.api.get(path_of(json_access.RECOVERIES, place.namespace, name))
+            body = self.api.get(path_of(object_kinds.RECOVERIES, place.namespace, name))
             if body is not None or not begins:
                 return body
         moment = begins[0]
@@ -256,8 +256,8 @@ class RecoveryWriter:
         )
         made = recovery_resource.to_object(place.namespace, spec)
         with suppress(ObjectConflict):
-            return self.api.create(path_of(json_access.RECOVERIES, place.namespace), made)
-        return self.api.get(path_of(json_access.RECOVERIES, place.namespace, name))
+            return self.api.create(path_of(object_kinds.RECOVERIES, place.namespace), made)
+        return self.api.get(path_of(object_kinds.RECOVERIES, place.namespace, name))
 
     def _drop(self, place: Place, name: str) -> None:
         """Have it read again, or made where it is not there; then with all plans so far."""
@@ -328,7 +328,7 @@ class RecoveryWriter:
         ended = [item for item in moment.recoveries.values() if not _is_open(item)]
         ended.sort(key=lambda item: item.spec.incident, reverse=True)
         for item in ended[moment.kept_max :]:
-            path = path_of(json_access.RECOVERIES, moment.place.namespace, item.metadata.name)
+            path = path_of(object_kinds.RECOVERIES, moment.place.namespace, item.metadata.name)
             self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
 
 
@@ -372,7 +372,7 @@ def _announced(
     )
     owner = None
     if application.kind == "SparkApplication" and application.group is not None:
-        version = json_access.SPARK_VERSIONS[application.group]
+        version = object_kinds.SPARK_VERSIONS[application.group]
         owner = ObjectReference(
             f"{application.group}/{version}",
             application.kind,

@@ -6,13 +6,6 @@ What comes out is what the API server will give back, to the letter, so a status
 that was read again are the same. The operator's shell reads the status before it decides, calls
 this afterwards, and writes what is new on condition that the object is still the one that it has
 read: an operator that stood still for a while must not tell of what was before.
-
-Requests for nodes, and what became of them.
-
-Providers that make objects tell their own rows. Where the default does, by pending pods, there are
-none: the core's requests are told as they are, for as long as nodes are missing. A row that nobody
-asks for any more has arrived when nothing is missing, and was withdrawn otherwise. Called by
-`status_builder` only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,6 +40,13 @@ COUNT_MAX = 5_000
 DOMAIN_LENGTH_MAX = 63
 DOMAINS_MAX = 20
 PENDING: Final = "Pending"
+
+
+# Requests for nodes, and what became of them.
+#
+# Providers that make objects tell their own rows. Where the default does, by pending pods, there
+# are none: the core's requests are told as they are, for as long as nodes are missing. A row that
+# nobody asks for any more has arrived when nothing is missing, and was withdrawn otherwise.
 
 
 def requests(

@@ -5,9 +5,6 @@ its own until they are gone, so nothing becomes Pending, and no autoscaler acts.
 application is read first, for replacements have to fit what it asked for; deleted is only the very
 pod that was meant. Drivers are never among them. Runs in errands.
 
-Kept off in vain are those that wait for a node while they may not run in a domain that is not
-avoided any more.
-
 The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
 executors from there, they are deleted too, later each time, so that they find another node without
 being made and deleted many times a second.
@@ -21,7 +18,7 @@ from functools import partial
 
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
 from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
@@ -73,12 +70,12 @@ class PodEviction:
         self.errands.leave(f"measure {place}", partial(self._measure, place, pod))
 
     def _measure(self, place: Place, pod: PodSeen) -> None:
-        body = self.api.get(path_of(json_access.PODS, pod.namespace, pod.name))
+        body = self.api.get(path_of(object_kinds.PODS, pod.namespace, pod.name))
         if body is not None:
             self.measured(place, executor_of(body))
 
     def _evict(self, place: Place, pod: PodSeen, grace: Mapping[str, int]) -> None:
-        path = path_of(json_access.PODS, pod.namespace, pod.name)
+        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
         if place not in self._read:
             body = self.api.get(path)
             if body is None or body["metadata"]["uid"] != pod.uid:
@@ -96,6 +93,10 @@ class PodEviction:
             times = self._deleted.setdefault(place, {})
             times[pod.node] = times.get(pod.node, 0) + 1
             self.log.write("executor-deleted", application=str(place), pod=pod.name, node=pod.node)
+
+
+# Kept off in vain are those that wait for a node while they may not run in a domain that is not
+# avoided any more.
 
 
 def kept_off_needlessly(

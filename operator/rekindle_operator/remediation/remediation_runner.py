@@ -15,7 +15,7 @@ from functools import partial
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.recovery_class import Fencing, RecoveryClass
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import (
     NOT_FOUND,
     Api,
@@ -115,7 +115,7 @@ class RemediationWriter:
 
     def _release(self, place: Place, driver: PodSeen) -> None:
         """Kubernetes would delete it, too, up to a minute later."""
-        path = path_of(json_access.PODS, driver.namespace, driver.name)
+        path = path_of(object_kinds.PODS, driver.namespace, driver.name)
         force = {"gracePeriodSeconds": 0, "preconditions": {"uid": driver.uid}}
         try:
             there = self.api.delete(path, force)
@@ -173,7 +173,7 @@ class RemediationWriter:
 
     def _lost(self, place: Place, node: NodeToRemedy) -> Body | None:
         """The Node if it is still lost; of one that is gone nothing is left to do."""
-        body = self.api.get(path_of(json_access.NODES, name=node.name))
+        body = self.api.get(path_of(object_kinds.NODES, name=node.name))
         if body is None or body["metadata"]["uid"] != node.uid:
             self.gone(place, node.uid, False)
             return None
@@ -182,11 +182,11 @@ class RemediationWriter:
     def _remove(self, body: Body) -> None:
         metadata = body["metadata"]
         conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        path = path_of(json_access.NODES, name=metadata["name"])
+        path = path_of(object_kinds.NODES, name=metadata["name"])
         self.api.delete(path, {"preconditions": conditions})
 
     def _taint(self, name: str, effects: Mapping[str, str]) -> None:
-        body = self.api.get(path_of(json_access.NODES, name=name))
+        body = self.api.get(path_of(object_kinds.NODES, name=name))
         taints = None if body is None else remediation_rules.retainted(body, effects)
         if body is not None and taints is not None:
             self._set_taints(body, taints)
@@ -197,7 +197,7 @@ class RemediationWriter:
 
     def _set_taints(self, body: Body, taints: list[Body]) -> None:
         metadata = {"resourceVersion": body["metadata"]["resourceVersion"]}
-        path = path_of(json_access.NODES, name=body["metadata"]["name"])
+        path = path_of(object_kinds.NODES, name=body["metadata"]["name"])
         self.api.patch(path, {"metadata": metadata, "spec": {"taints": taints or None}})
 
 

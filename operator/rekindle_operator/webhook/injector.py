@@ -34,7 +34,7 @@ from rekindle_operator.webhook.injection_spec import (
 # The webhook's view: policies, classes, resources, domains to avoid.
 #
 # A value: the shell makes a new one when something has changed, on whatever thread it likes, and
-# the server's thread reads the newest. Nothing is looked up here; `injector` reads it.
+# the server's thread reads the newest.
 
 
 @dataclass(frozen=True, slots=True)

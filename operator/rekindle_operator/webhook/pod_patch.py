@@ -28,7 +28,7 @@ from rekindle_operator.webhook.injection_spec import (
 # A native sidecar: an init container that goes on (`restartPolicy: Always`), so it is there
 # before Spark starts and never keeps the pod alive. Spark starts once its socket answers. It runs
 # as the user that Spark runs as, for only that user may open the socket; everything else is as
-# the Pod Security Standard `restricted` wants it. `pod_patch` puts these into a pod.
+# the Pod Security Standard `restricted` wants it.
 
 COMMAND = "rekindle-sidecar"
 SOCKET_VOLUME, SECRET_VOLUME = "rekindle", "rekindle-secret"

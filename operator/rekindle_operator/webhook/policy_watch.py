@@ -20,7 +20,7 @@ from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.json_access import Body
 from rekindle_operator.cluster.object_watcher import (
@@ -228,10 +228,12 @@ def watchers(
     classes = WatchHandler(_class_seen, _gone, _classes_only)
     avoided = WatchHandler(_avoided_seen, _avoided_gone, _avoided_only)
     scope = WatchScope(namespace, avoided_domains.NAME)
-    yield ObjectWatcher(whole, json_access.CLASSES, classes, inbox, log, silence_seconds)
-    yield ObjectWatcher(whole, json_access.POLICIES, policies, inbox, log, silence_seconds)
-    yield ObjectWatcher(whole, json_access.CONFIG_MAPS, avoided, inbox, log, silence_seconds, scope)
-    for group, kind in json_access.SPARK_APPLICATIONS.items():
+    yield ObjectWatcher(whole, object_kinds.CLASSES, classes, inbox, log, silence_seconds)
+    yield ObjectWatcher(whole, object_kinds.POLICIES, policies, inbox, log, silence_seconds)
+    yield ObjectWatcher(
+        whole, object_kinds.CONFIG_MAPS, avoided, inbox, log, silence_seconds, scope
+    )
+    for group, kind in object_kinds.SPARK_APPLICATIONS.items():
         yield ObjectWatcher(
             replace(whole, metadata_only=True),
             kind,

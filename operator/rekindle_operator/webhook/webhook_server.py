@@ -23,7 +23,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from rekindle.model.errors import InputError, RekindleError
-from rekindle_coordinator.health_server import ServerThread, listen
+from rekindle_coordinator.dual_stack_server import ServerThread, listen
 from rekindle_operator.webhook import admission_review, certificate_rotation, webhook_configuration
 from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.injection_spec import InjectionSource

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.json_access import count
@@ -92,7 +92,7 @@ class WebhookUpkeep:
         found = None
         if self.acts():
             service = self.options.webhook_service
-            path = path_of(json_access.DEPLOYMENTS, self.options.namespace, service)
+            path = path_of(object_kinds.DEPLOYMENTS, self.options.namespace, service)
             found = self.api.get(path)
         if found is None or count(found, "status", "availableReplicas"):
             self._absent_since = None
@@ -130,7 +130,7 @@ class WebhookUpkeep:
     def _write(self, found: dict[str, tuple[Domain, ...]], waiting: frozenset[str]) -> None:
         home = self.options.namespace
         body = avoided_domains.to_config_map(found, home, datetime.now(UTC), waiting)
-        path = path_of(json_access.CONFIG_MAPS, home)
+        path = path_of(object_kinds.CONFIG_MAPS, home)
         try:
             self.api.replace(f"{path}/{avoided_domains.NAME}", body)
         except ApiRefused as refused:

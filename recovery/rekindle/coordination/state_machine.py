@@ -8,19 +8,6 @@
 Only `Tick` plans, or moves what runs: other events say when the next plan is due, so that whatever
 is reported between two ticks goes into one plan. Gives each event its meaning; nodes are
 `node_membership`'s.
-
-Moments in a state after the clock has been set back.
-
-A coordinator may be started again where the clock is behind, or its own clock may be corrected.
-A planning that is due would then wait for hours. So all moments move back with the clock; a clock
-that is set forward only makes waiting shorter.
-
-What the driver says is active becomes what the coordinator knows.
-
-A published plan counts as carried out at once, so that the next one builds on it. Once the driver
-has carried out all that was published, what it reports is the truth: a partition that it could not
-place waits again, and plans that it made by itself, cut off from the store, are taken over as they
-run.
 """
 
 from collections.abc import Callable
@@ -56,6 +43,14 @@ from rekindle.model.switch_mode import OFF
 
 # kinds of incident that the blocking strategy plans in at once
 WAITS_FOR_NO_NODES = frozenset({IncidentKind.INDEPENDENT, IncidentKind.ANNOUNCED})
+
+
+# What the driver says is active becomes what the coordinator knows.
+#
+# A published plan counts as carried out at once, so that the next one builds on it. Once the
+# driver has carried out all that was published, what it reports is the truth: a partition that it
+# could not place waits again, and plans that it made by itself, cut off from the store, are taken
+# over as they run.
 
 
 def adopt(state: CoordinationState, event: PlacementReported, now: float) -> CoordinationState:
@@ -130,6 +125,13 @@ def _sound(
             if name not in running and node in living and name in known
         },
     )
+
+
+# Moments in a state after the clock has been set back.
+#
+# A coordinator may be started again where the clock is behind, or its own clock may be corrected.
+# A planning that is due would then wait for hours. So all moments move back with the clock; a
+# clock that is set forward only makes waiting shorter.
 
 
 def rebased(state: CoordinationState, now: float) -> CoordinationState:

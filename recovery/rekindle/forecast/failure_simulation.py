@@ -6,14 +6,6 @@
 
 Nothing of the core's rules is repeated here: `advance` gets the events that a driver and a node
 provider would report, and what it publishes is what happens. Pure; time is simulated.
-
-How partitions that have been restored work off what they have missed: a fluid model.
-
-A partition owes as many seconds of input as it is behind. Once its state is restored it takes part
-in what its node has left beside the live partitions there: those that catch up share it by their
-cost, so all on one node go at the same speed. A second of backlog costs `ratio` of what a second of
-live input does (fewer and larger jobs). While the set of partitions stays the same, speeds do, so
-the next moment at which anything changes can be computed.
 """
 
 import json
@@ -133,6 +125,14 @@ def _moments(path: Path, where: str) -> list[float]:
             )
     return [float(seconds) for seconds in found]
 
+
+# How partitions that have been restored work off what they have missed: a fluid model.
+#
+# A partition owes as many seconds of input as it is behind. Once its state is restored it takes
+# part in what its node has left beside the live partitions there: those that catch up share it by
+# their cost, so all on one node go at the same speed. A second of backlog costs `ratio` of what a
+# second of live input does (fewer and larger jobs). While the set of partitions stays the same,
+# speeds do, so the next moment at which anything changes can be computed.
 
 # Seconds of input in a second, however cheap a partition is.
 SPEED_MAX = 1_000.0

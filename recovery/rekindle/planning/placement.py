@@ -15,7 +15,7 @@ from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 # Nodes that fill up: the largest partition first, each to the node that it leaves the least free.
 #
 # Goes on from where it is, so that one more query costs hardly more on thousands of nodes than on
-# ten. `placement` packs with it from scratch, `placement_repair` query by query.
+# ten. `place` packs from scratch with it, `placement_repair` query by query.
 
 LEFT_TOLERANCE = 1e-6  # of the sum, for thousands of roundings: each node is held to the exact sum
 

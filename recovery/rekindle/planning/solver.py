@@ -323,6 +323,7 @@ _REFINING: Mapping[str, Solver] = {
 
 EXACT_QUERIES_MAX = 60  # with at most
 EXACT_BUNDLES_MAX = 200  # "auto" takes the exact solver
+RELAXATION_SHARE = 0.25  # of the budget, unless it is done sooner
 CHOICE_SHARE = 0.9  # of what is left then: the answer is written with the rest, or,
 SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards; unless
 # either takes longer. Making arrays of the problem is measured on the way, and nothing else that
@@ -368,7 +369,7 @@ def solve(
     last = () if start is None else start.queries
     instance = from_problem(problem, lost, loss.capacity_cpu_percent, last)
     prepared_seconds = clock() - begun
-    relaxation = relax(instance, budget.part(BOUND_SHARE))
+    relaxation = relax(instance, budget.part(RELAXATION_SHARE))
     case = _Case(problem, loss, instance, relaxation, _named(solver, instance), start)
     answering = budget.less(ANSWER_PER_PREPARATION * prepared_seconds)
     if problem.nodes is None:

@@ -23,7 +23,7 @@ from rekindle.report.input_record import Inputs
 #
 # A plan's problem holds the query partitions among which the planner chose, and not those that it
 # had put off before. So what waits is followed through the run: where partitions lay before the
-# failure, what each kill took, and what each plan placed. `report_plans` calls `follow`.
+# failure, what each kill took, and what each plan placed.
 
 # Not among what the planner chose from: the nodes that are up have no room for it, not even once
 # what catches up has caught up.

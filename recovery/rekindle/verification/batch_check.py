@@ -4,15 +4,6 @@ The batch engine is DuckDB, which shares no code with the runtime. What a source
 view of the same name over its Parquet file: rows in file order, repeated with shifted event time
 as often as the run read it, and `row_index`. `report_check` calls `compare`, the demo
 `exactly_once`.
-
-Splits `queries.sql` into its sections: a prelude, then one SELECT per query.
-
-    -- prelude
-    CREATE VIEW late AS SELECT * FROM flights WHERE dep_delay > 15;
-    -- query: late-by-carrier
-    SELECT carrier, count(*) AS flights FROM late GROUP BY carrier;
-
-Runs nothing.
 """
 
 import hashlib
@@ -242,6 +233,13 @@ def _close(column: str) -> str:
         f"abs(e.{name} - o.{name}) <= {TOLERANCE} * greatest(abs(e.{name}), abs(o.{name}))))"
     )
 
+
+# Splits `queries.sql` into its sections: a prelude, then one SELECT per query.
+#
+#     -- prelude
+#     CREATE VIEW late AS SELECT * FROM flights WHERE dep_delay > 15;
+#     -- query: late-by-carrier
+#     SELECT carrier, count(*) AS flights FROM late GROUP BY carrier;
 
 HEADING = re.compile(r"^--\s*(?:(prelude)|query:\s*(\S+))\s*$", re.MULTILINE)
 

@@ -1,6 +1,6 @@
 """The files that the driver of a run over flights is given: its pipeline, and its settings.
 
-Input is `flights.data`'s. `demo_run` writes them, and so does whoever runs flights elsewhere.
+Input is `flight_data`'s. `demo_run` writes them, and so does whoever runs flights elsewhere.
 """
 
 from collections.abc import Collection, Mapping

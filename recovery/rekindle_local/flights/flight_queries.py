@@ -12,17 +12,6 @@
 Queries of one origin or of the weather alone have small closures, those over all origins large
 ones that they share. The same queries for a batch engine are in `queries.sql`: change both.
 Called by `pipeline`.
-
-Delay that an aircraft carries over from one leg to its next.
-
-A leg carries delay over when it departs more than 15 minutes late and the same aircraft's leg
-before it, scheduled at most 12 hours earlier, arrived more than 15 minutes late. Legs in a row
-that do so form a chain, counted in `legs`.
-
-    first leg  ──arrived late──►  second leg departs late: legs = 1  ──arrived late──►  legs = 2
-               ──on time, or 12 hours pass──►  the chain ends
-
-Only legs from New York are known.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +27,17 @@ from rekindle_local.flights import flight_columns
 from rekindle_local.flights.flight_columns import LATE_MINUTES
 from rekindle_spark.operators import Aggregate, StatefulOperator, ValueState
 from rekindle_spark.pipeline.steps import Stream, count, largest, mean, smallest, total
+
+# Delay that an aircraft carries over from one leg to its next.
+#
+# A leg carries delay over when it departs more than 15 minutes late and the same aircraft's leg
+# before it, scheduled at most 12 hours earlier, arrived more than 15 minutes late. Legs in a row
+# that do so form a chain, counted in `legs`.
+#
+#     first leg  ──arrived late──►  second leg departs late: legs = 1  ──arrived late──►  legs = 2
+#                ──on time, or 12 hours pass──►  the chain ends
+#
+# Only legs from New York are known.
 
 CARRIED = pa.schema(
     [

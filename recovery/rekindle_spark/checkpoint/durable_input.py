@@ -55,6 +55,6 @@ def save(files: Files, name: str, kept: Iterable[Frame], moved: Moved = unwatche
 
 
 def load(files: Files, name: str, first: int, last: int, moved: Moved = unwatched) -> list[Frame]:
-    """The frames of some epochs. Raises what `sealed.load` raises."""
+    """The frames of some epochs. Raises what `checksummed_file.load` raises."""
     _, body = checksummed_file.load(files, name, INPUT_VERSION, moved=moved)
     return [frame for frame in frames.frames(body) if first <= frame.epoch <= last]

@@ -272,7 +272,7 @@ def load(
 
 
 def read(files: Files, name: str, moved: Moved = unwatched) -> tuple[int, list[pa.Table]]:
-    """Watermark and tables of a state. Raises what `sealed.load` raises."""
+    """Watermark and tables of a state. Raises what `checksummed_file.load` raises."""
     head, body = checksummed_file.load(files, name, WHOLE, CHANGED, moved=moved)
     parts, position = [], 0
     for size in head["sizes"]:

@@ -12,25 +12,7 @@ epoch is due before one has run, it is cut and its sources go ahead. A savepoint
 checkpoint of the newest epoch, after which no other is cut. A drain takes the rest of the input in
 epochs that follow each other without a pause, while everything runs.
 
-The sources of the next epoch, run while the epoch before is still on its way.
-
-    none ──the next epoch is due before this one has run──► on its way ──that one counts──► taken
-      ▲                                                         │
-      └──a loss, or that one failed: its own job runs them──────┘
-
-A stage of a job waits for its slowest executor while the others have nothing to do. Where nodes
-have unlike shares of each stage, as in a recovery, an epoch would take the sum of the slowest of
-each; sources need nothing of the epoch before, so they fill that time. Their frames are retained
-and read by the epoch's own job, like those of any source that is ahead of its readers. Of sources
-too an epoch counts after the one before, so the result is taken when their epoch begins. Where
-epochs are in time nothing goes ahead, and nothing costs more.
-
-It is begun when what is left of the epoch's job is about as long as sources took last: sooner, rows
-would wait longer for no gain. What uncertain steps give is not made apart from who reads it, for
-made again it may be something else.
-
 Why: docs/decisions/0038-epochs-are-longer-in-an-outage.md.
-Also: docs/decisions/0045-sources-run-ahead-of-a-late-epoch.md.
 """
 
 import time
@@ -50,6 +32,25 @@ from rekindle_spark.flow_control import memory_budget
 from rekindle_spark.jobs import job_runner, job_specs, stage_timing
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Result, RunningJob
 from rekindle_spark.output import output_staging
+
+# The sources of the next epoch, run while the epoch before is still on its way.
+#
+#     none ──the next epoch is due before this one has run──► on its way ──that one counts──► taken
+#       ▲                                                         │
+#       └──a loss, or that one failed: its own job runs them──────┘
+#
+# A stage of a job waits for its slowest executor while the others have nothing to do. Where nodes
+# have unlike shares of each stage, as in a recovery, an epoch would take the sum of the slowest of
+# each; sources need nothing of the epoch before, so they fill that time. Their frames are retained
+# and read by the epoch's own job, like those of any source that is ahead of its readers. Of
+# sources too an epoch counts after the one before, so the result is taken when their epoch begins.
+# Where epochs are in time nothing goes ahead, and nothing costs more.
+#
+# It is begun when what is left of the epoch's job is about as long as sources took last: sooner,
+# rows would wait longer for no gain. What uncertain steps give is not made apart from who reads
+# it, for made again it may be something else.
+#
+# Why: docs/decisions/0045-sources-run-ahead-of-a-late-epoch.md.
 
 
 @dataclass(slots=True)

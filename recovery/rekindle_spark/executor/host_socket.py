@@ -5,16 +5,6 @@ knows: executors of one machine may share a temporary folder, and in their conta
 have the same process id. Whoever else reaches the socket is refused, by what the kernel says of the
 caller. Programs that clean temporary folders may take the socket away; then it is made again.
 Called by `host`.
-
-Threads that serve connections: one for each that is served at a time, kept for the next.
-
-    waiting ──accept──► serving ──served──► waiting
-                           └────used up────► ends
-
-A thread that goes to serve sees to it that another one waits. There are one more than there ever
-were connections at a time, which are the tasks of an executor. Called by `host`.
-
-Why: docs/decisions/0042-host-threads-are-kept.md.
 """
 
 import json
@@ -28,6 +18,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+# Threads that serve connections: one for each that is served at a time, kept for the next.
+#
+#     waiting ──accept──► serving ──served──► waiting
+#                            └────used up────► ends
+#
+# A thread that goes to serve sees to it that another one waits. There are one more than there ever
+# were connections at a time, which are the tasks of an executor.
+#
+# Why: docs/decisions/0042-host-threads-are-kept.md.
 
 
 @dataclass(slots=True)

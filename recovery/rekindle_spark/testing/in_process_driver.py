@@ -338,7 +338,7 @@ def _frame_digests(outcome: PartitionOutcome) -> set[tuple[int, int, bytes]]:
 
 
 class _MemoryFiles:
-    """The files of a store in memory (`files.Files`), for one process."""
+    """The files of a store in memory (`store_files.Files`), for one process."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}

@@ -2,7 +2,7 @@
 
 A check raises InputError with the place, what is wrong there and the remedy, and nothing else,
 whatever it is given. Places are texts such as "step late: keys". Columns are checked against their
-schema in `operators.columns`. Called by `steps`, `replay` and the operators.
+schema in `operators.arrow_columns`. Called by `steps`, `replay` and the operators.
 """
 
 import inspect

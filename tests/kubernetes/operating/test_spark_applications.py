@@ -9,7 +9,7 @@ from kubernetes import client
 from operating_world import World, await_that
 
 from rekindle.protocol import PlanOrder
-from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, path_of
 from rekindle_operator.cluster.json_access import ObjectKind
 from testbed.foreign_crds import install
@@ -40,7 +40,7 @@ def applications(api_client: client.ApiClient, namespace: str) -> dict[str, Obje
     install(api_client, foreign_crds.spark_applications())
     api = Api(api_client)
     return {
-        group: make(api, kind, namespace) for group, kind in json_access.SPARK_APPLICATIONS.items()
+        group: make(api, kind, namespace) for group, kind in object_kinds.SPARK_APPLICATIONS.items()
     }
 
 
@@ -109,7 +109,7 @@ def test_a_loss_is_a_recovery_of_each_spark_application_by_its_own_identity(
         }
         assert found[group]["policyName"] == policy
     api = Api(api_client)
-    for group, kind in json_access.SPARK_APPLICATIONS.items():
+    for group, kind in object_kinds.SPARK_APPLICATIONS.items():
         assert api.get(path_of(kind, world.namespace, NAMES[group])) == applications[group]
     assert (
         foreign_objects(world).items()

@@ -6,7 +6,7 @@ A pod template gave it: its first container is Spark's, called main, and Spark p
 import verdicts
 
 from rekindle_operator.cluster.pods import pod_seen
-from rekindle_operator.webhook import sidecar_container
+from rekindle_operator.webhook import pod_patch
 
 CONTAINERS = [
     {"name": "log-shipper", "image": "fluent-bit"},
@@ -36,7 +36,7 @@ POD = {
 
 
 def main() -> None:
-    chosen = CONTAINERS[sidecar_container.spark_container(POD)]["name"]
+    chosen = CONTAINERS[pod_patch.spark_container(POD)]["name"]
     seen = pod_seen(POD)
     print("container that gets the sidecar's socket and variables:", chosen)
     print("the pod as the operator sees it:", seen)

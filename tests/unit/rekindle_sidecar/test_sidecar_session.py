@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.protocol import CheckpointReport, Heartbeat, ProgressReport, store_paths
 from rekindle_sidecar import sidecar_metrics
-from rekindle_sidecar.held_records import Envelope, choose, read
+from rekindle_sidecar.held_records import Envelope, choose_directives, read_directive
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.sidecar_session import LEADERLESS_SECONDS, SidecarSession
 
@@ -73,7 +73,7 @@ class Office:
 
 def envelope(sequence: int, generation: int = 1, size: int = 0) -> Envelope:
     data = json.dumps({"sequence": sequence, "generation": generation, "text": "x" * size})
-    found = read(store_paths.numbered(sequence), data.encode())
+    found = read_directive(store_paths.numbered(sequence), data.encode())
     assert found is not None
     return found
 
@@ -305,9 +305,11 @@ def test_a_topology_that_the_store_does_not_have_is_asked_for_unless_it_may_stil
 
 def test_directives_are_given_in_order_and_byte_for_byte() -> None:
     data = b'{"sequence": 2,  "generation": 1, "order": {"kind": "later"}}'
-    found = read(store_paths.numbered(2), data)
+    found = read_directive(store_paths.numbered(2), data)
     assert found is not None
-    chosen = choose([envelope(3), None, found, envelope(1), envelope(4, generation=2)], 1, 1)
+    chosen = choose_directives(
+        [envelope(3), None, found, envelope(1), envelope(4, generation=2)], 1, 1
+    )
     assert [one.sequence for one in chosen] == [2, 3]
     assert bytes(chosen[0].data) == data
 
@@ -316,26 +318,26 @@ def test_a_directive_whose_predecessor_is_missing_is_kept_back() -> None:
     chain = {}
     for sequence, after in ((2, 0), (3, 2), (5, 4), (6, 5)):
         data = json.dumps({"sequence": sequence, "generation": 1, "after": after})
-        chain[sequence] = read(store_paths.numbered(sequence), data.encode())
-    assert [one.sequence for one in choose(chain.values(), 0, 1)] == [2, 3]
-    assert choose(chain.values(), 3, 1) == []
+        chain[sequence] = read_directive(store_paths.numbered(sequence), data.encode())
+    assert [one.sequence for one in choose_directives(chain.values(), 0, 1)] == [2, 3]
+    assert choose_directives(chain.values(), 3, 1) == []
     chain[4] = envelope(4)
-    assert [one.sequence for one in choose(chain.values(), 2, 1)] == [3, 4, 5, 6]
-    assert [one.sequence for one in choose(chain.values(), 4, 1)] == [5, 6]
+    assert [one.sequence for one in choose_directives(chain.values(), 2, 1)] == [3, 4, 5, 6]
+    assert [one.sequence for one in choose_directives(chain.values(), 4, 1)] == [5, 6]
 
 
 def test_directives_that_do_not_fit_into_one_message_come_with_the_next() -> None:
     large = [envelope(sequence, size=6_000_000) for sequence in range(1, 5)]
-    assert [one.sequence for one in choose(large, 0, 1)] == [1, 2]
-    assert [one.sequence for one in choose(large, 2, 1)] == [3, 4]
-    assert [one.sequence for one in choose([envelope(1, size=20_000_000)], 0, 1)] == [1]
+    assert [one.sequence for one in choose_directives(large, 0, 1)] == [1, 2]
+    assert [one.sequence for one in choose_directives(large, 2, 1)] == [3, 4]
+    assert [one.sequence for one in choose_directives([envelope(1, size=20_000_000)], 0, 1)] == [1]
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"\xff", b'{"sequence": 2, "generation": 1}', b'{"sequence": 1}']
 )
 def test_what_is_no_directive_is_left_out(data: bytes) -> None:
-    assert read(store_paths.numbered(1), data) is None
+    assert read_directive(store_paths.numbered(1), data) is None
 
 
 def test_connections_that_are_closed_are_forgotten_while_the_store_is_away() -> None:

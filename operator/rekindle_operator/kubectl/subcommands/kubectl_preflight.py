@@ -116,13 +116,15 @@ def _objects(
 ) -> tuple[ObjectLists, list[Subject]]:
     """All that is known, and the applications to look at."""
     if file is not None and offline:
-        known = application_reader.read(file, target.namespace or api_connection.DEFAULT_NAMESPACE)
+        known = application_reader.read_file(
+            file, target.namespace or api_connection.DEFAULT_NAMESPACE
+        )
         return known, list(application_reader.subjects(known))
     with connected(target) as cluster:
         if file is None:
             known = preflight_reader.read(cluster)
             return known, list(application_reader.subjects(known, application))
-        known = application_reader.read(file, cluster.default_namespace)
+        known = application_reader.read_file(file, cluster.default_namespace)
         named = {item.namespace for item in application_reader.subjects(known)}
         for namespace in sorted(named or {cluster.default_namespace}):
             known = application_reader.merged(

@@ -8,7 +8,12 @@ import typer
 
 from rekindle.model.errors import InputError
 from rekindle_operator.api.recovery_policy import QueryPriority
-from rekindle_operator.kubectl import resource_lookup, server_side_apply, terminal_output
+from rekindle_operator.kubectl import (
+    priority_entries,
+    resource_lookup,
+    server_side_apply,
+    terminal_output,
+)
 from rekindle_operator.kubectl.api_connection import Object, connected
 from rekindle_operator.kubectl.durations import clock, duration, until
 from rekindle_operator.kubectl.plugin_options import (
@@ -66,11 +71,11 @@ def priority(
             said[:] = []
             entries, changes = _decided(current, asked, cleared, now)
             said.extend(changes)
-            return server_side_apply.part(current, entries)
+            return priority_entries.part(current, entries)
 
         if asked or clear:
             record = server_side_apply.apply(
-                cluster, record, server_side_apply.MANAGER, change, force=force
+                cluster, record, priority_entries.MANAGER, change, force=force
             )
     if output is Form.JSON:
         terminal_output.show_json(_record(record, said))
@@ -107,7 +112,7 @@ def _expiry(
 
 
 def _asked(wanted: Sequence[str], ending: datetime | None) -> tuple[QueryPriority, ...]:
-    asked = tuple(server_side_apply.parse(text, ending) for text in wanted)
+    asked = tuple(priority_entries.parse(text, ending) for text in wanted)
     names = [entry.query for entry in asked]
     for name in names:
         if names.count(name) > 1:
@@ -132,7 +137,7 @@ def _decided(
     now: datetime,
 ) -> tuple[tuple[QueryPriority, ...], list[str]]:
     """The entries that the manager shall have, and what becomes of the others."""
-    held, expired = server_side_apply.kept(record, now)
+    held, expired = priority_entries.kept(record, now)
     said = [f"{query}: expired, removed." for query in expired]
     if cleared is None:
         new = {entry.query for entry in asked}
@@ -151,7 +156,7 @@ def _decided(
 
 
 def _record(record: Object, said: Sequence[str]) -> dict[str, Any]:
-    owners = server_side_apply.owners(record)
+    owners = priority_entries.owners(record)
     return {
         "policy": record["metadata"]["name"],
         "namespace": record["metadata"]["namespace"],
@@ -163,14 +168,14 @@ def _record(record: Object, said: Sequence[str]) -> dict[str, Any]:
                 "until": None if entry.until is None else entry.until.isoformat(),
                 "managers": list(owners.get(entry.query, ())),
             }
-            for entry in server_side_apply.shown(record)
+            for entry in priority_entries.shown(record)
         ],
     }
 
 
 def _shown(record: Object, now: datetime) -> Iterator[Any]:
-    metadata, owners = record["metadata"], server_side_apply.owners(record)
-    entries = server_side_apply.shown(record)
+    metadata, owners = record["metadata"], priority_entries.owners(record)
+    entries = priority_entries.shown(record)
     where = f"policy {metadata['namespace']}/{metadata['name']}"
     if not entries:
         yield f"{where}: every query has the pipeline's own priority."

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError
-from rekindle_operator.kubectl import api_connection, durations, plugin_main, server_side_apply
+from rekindle_operator.kubectl import (
+    api_connection,
+    durations,
+    plugin_main,
+    priority_entries,
+    server_side_apply,
+)
 from rekindle_operator.kubectl.api_connection import CLASSES, PODS, POLICIES, RECOVERIES
 from rekindle_operator.preflight.preflight_findings import Concern
 
@@ -115,7 +121,7 @@ def answer(code: int, **said: Any) -> bytes:
 def test_every_refusal_says_what_is_wrong_and_what_to_do(
     kind: Any, status: int, body: bytes, what: str, remedy: str
 ) -> None:
-    found = api_connection.read(kind, WHERE, "get", status, body)
+    found = api_connection.refusal_of(kind, WHERE, "get", status, body)
     assert isinstance(found, InputError)
     assert (found.where, found.status) == (WHERE, status)
     assert what in found.what
@@ -127,7 +133,7 @@ def test_every_refusal_says_what_is_wrong_and_what_to_do(
 def test_who_asks_as_nobody_is_told_to_log_in() -> None:
     """The client asks without credentials when those of a kubeconfig's command fail."""
     body = answer(403, message='User "system:anonymous" cannot list resource')
-    found = api_connection.read(POLICIES, WHERE, "list", 403, body)
+    found = api_connection.refusal_of(POLICIES, WHERE, "list", 403, body)
     assert "credentials are refused" in found.what
     assert found.status == 401
 
@@ -141,13 +147,13 @@ def test_a_conflict_names_the_field_and_whoever_has_it() -> None:
         }
     ]
     body = answer(409, message="Apply failed", details={"causes": causes})
-    found = api_connection.read(POLICIES, WHERE, "patch", 409, body)
+    found = api_connection.refusal_of(POLICIES, WHERE, "patch", 409, body)
     assert found.managers == ("argocd-controller",)
     assert found.what == '.spec.priorities[query="rare"].priority belongs to argocd-controller'
     assert "--force" in found.remedy
     causes.append({**causes[0], "field": '.spec.priorities[query="rare"].until'})
     body = answer(409, message="Apply failed", details={"causes": causes})
-    two = api_connection.read(POLICIES, WHERE, "patch", 409, body)
+    two = api_connection.refusal_of(POLICIES, WHERE, "patch", 409, body)
     assert two.what.endswith(
         '.priority, .spec.priorities[query="rare"].until belong to argocd-controller'
     )
@@ -197,13 +203,13 @@ def with_priorities(*managed: dict[str, Any]) -> dict[str, Any]:
 
 def test_what_the_manager_has_is_kept_until_it_expires_and_others_are_never_said() -> None:
     record = with_priorities(
-        owned(server_side_apply.MANAGER, "rare", "common", "worst=delays"),
+        owned(priority_entries.MANAGER, "rare", "common", "worst=delays"),
         owned("gitops", "theirs"),
     )
-    held, expired = server_side_apply.kept(record, NOW)
+    held, expired = priority_entries.kept(record, NOW)
     assert [entry.query for entry in held] == ["common", "worst=delays"]
     assert expired == ("rare",)
-    body = server_side_apply.part(record, (*held, server_side_apply.parse("new=1", None)))
+    body = priority_entries.part(record, (*held, priority_entries.parse("new=1", None)))
     assert body["metadata"]["resourceVersion"] == "5"
     assert [item["query"] for item in body["spec"]["priorities"]] == [
         "common",
@@ -213,21 +219,21 @@ def test_what_the_manager_has_is_kept_until_it_expires_and_others_are_never_said
 
 
 def test_an_apply_of_nothing_claims_nothing() -> None:
-    assert "spec" not in server_side_apply.part(with_priorities(), ())
+    assert "spec" not in priority_entries.part(with_priorities(), ())
 
 
 def test_a_query_may_have_an_equals_sign_in_its_name() -> None:
-    found = server_side_apply.parse("worst=delays=3", None)
+    found = priority_entries.parse("worst=delays=3", None)
     assert (found.query, found.priority) == ("worst=delays", 3)
 
 
 def test_who_has_an_entry_is_said_of_each() -> None:
     record = with_priorities(
-        owned("gitops", "rare"), owned(server_side_apply.MANAGER, "rare", "common")
+        owned("gitops", "rare"), owned(priority_entries.MANAGER, "rare", "common")
     )
-    assert server_side_apply.owners(record) == {
-        "rare": ("gitops", server_side_apply.MANAGER),
-        "common": (server_side_apply.MANAGER,),
+    assert priority_entries.owners(record) == {
+        "rare": ("gitops", priority_entries.MANAGER),
+        "common": (priority_entries.MANAGER,),
     }
 
 

@@ -20,7 +20,7 @@ from rekindle_operator.preflight.subjects import spark_pods
 def read_text(tmp_path: Any, text: str) -> ObjectLists:
     file = tmp_path / "manifest.yaml"
     file.write_text(text)
-    return application_reader.read(str(file), "flights")
+    return application_reader.read_file(str(file), "flights")
 
 
 def test_a_manifest_may_hold_a_teams_whole_folder(tmp_path: Any) -> None:
@@ -56,7 +56,7 @@ def test_a_file_without_an_application_is_refused(tmp_path: Any, text: str, what
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     text = yaml.safe_dump(preflight_world.kubeflow_body())
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert len(application_reader.read("-", "flights").applications) == 1
+    assert len(application_reader.read_file("-", "flights").applications) == 1
 
 
 @pytest.mark.parametrize(
