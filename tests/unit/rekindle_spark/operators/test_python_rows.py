@@ -138,7 +138,7 @@ SAME = [
     (pa.list_(pa.int64()), pa.chunked_array([[1], [2]]), [1, 2]),
     (pa.list_(pa.int64()), [Decimal(1)], [1]),
     (pa.list_(pa.int64()), {1}, [1]),
-    (pa.list_(pa.int64()), memoryview(b"\1\2"), [1, 2]),
+    pytest.param(pa.list_(pa.int64()), memoryview(b"\1\2"), [1, 2], id="a memoryview"),
     (pa.list_(pa.float32(), 4), np.array([[1, 2], [3, 4]], np.float32), [1.0, 2.0, 3.0, 4.0]),
     (pa.list_(pa.int64(), 4), np.array([[1.0, 2.0], [3.0, 4.0]]), [1, 2, 3, 4]),
     (pa.list_(pa.timestamp("us", "UTC")), np.array([5], "M8[us]"), [EPOCH.replace(microsecond=5)]),
