@@ -367,11 +367,11 @@ def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Re
 
     A coordinator that comes back may read of a loss and of a checkpoint after it in one report,
     since the driver has planned alone. Such an incident stays open until the next checkpoint, so
-    that a Recovery tells it.
+    that a Recovery tells it. Only the same moment counts: clocks of coordinators differ.
     """
     state = replace(state, last_checkpoint=epoch, last_checkpoint_at=now, losses=())
     incident = state.incident
-    if incident is None or incident.began_at >= now or state.catching_up or inactive(state):
+    if incident is None or incident.began_at == now or state.catching_up or inactive(state):
         return state, ()
     if incident.is_announced and announced(state):
         return state, ()

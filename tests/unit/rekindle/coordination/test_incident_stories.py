@@ -221,6 +221,17 @@ def test_an_incident_that_is_heard_of_with_a_checkpoint_is_open_until_the_next_o
     assert records(told)["incident-closed"].details["seconds"] == 2.0
 
 
+def test_an_incident_closes_under_a_coordinator_whose_clock_is_an_hour_behind() -> None:
+    story = running()
+    story.lose("n1", "n2")
+    story.back("n1", "n2")
+    while story.state.catching_up:
+        story.catch_up()
+    story.state = replace(story.state, seen_at=None)  # as of one that has just taken over
+    told = story.tell(core.CheckpointCompleted(7), after_seconds=-3600.0)
+    assert "incident-closed" in records(told)
+
+
 def test_an_acknowledgement_of_an_older_plan_is_ignored() -> None:
     story = running()
     story.lose("n1")
