@@ -134,9 +134,7 @@ class CrowdedEpochs:
         """Whether no job of the second class should begin."""
         return now < self.rests_until
 
-    def add(
-        self, epoch: Epoch, known: Set[str], now: float, *, may_rest: bool = True
-    ) -> frozenset[str]:
+    def add(self, epoch: Epoch, known: Set[str], now: float, *, may_rest: bool) -> frozenset[str]:
         """A crowded epoch has run, and some executors are `known` to be slow. Returns those of
         which there is doubt from now on, where the second class `may_rest`."""
         self.stragglers.add(epoch, now)
