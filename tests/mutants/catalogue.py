@@ -12,6 +12,7 @@ A second file says where an older tree has what has moved since: `[moved]`, new 
 "" for tests that it has not.
 """
 
+import ast
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,16 +79,23 @@ def moved(fault: Fault, places: Mapping[str, str]) -> Fault:
 
 
 def check(faults: Iterable[Fault], tree: Path) -> None:
-    """Raises CatalogueError unless each `old` occurs exactly once and all tests are there."""
+    """Raises CatalogueError unless each `old` occurs exactly once, Python code is still code with
+    `new` in its place, and all tests are there."""
     for fault in faults:
         path = tree / fault.file
         if not path.is_file():
             raise CatalogueError(f"fault {fault.name}: {fault.file} is not there")
-        count = path.read_text().count(fault.old)
+        text = path.read_text()
+        count = text.count(fault.old)
         if count != 1:
             raise CatalogueError(
                 f"fault {fault.name}: {fault.file} has its old text {count} times, not once"
             )
+        if path.suffix == ".py":
+            try:
+                ast.parse(text.replace(fault.old, fault.new))
+            except SyntaxError as error:
+                raise CatalogueError(f"fault {fault.name}: {fault.file}: {error}") from error
         for test in fault.tests:
             if not _is_there(test, tree):
                 raise CatalogueError(f"fault {fault.name}: {test} is not there")
