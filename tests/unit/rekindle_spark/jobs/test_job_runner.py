@@ -1,0 +1,61 @@
+"""A job counts as a whole, or not at all."""
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rekindle_spark.jobs import fault_attribution, job_results, job_runner
+from rekindle_spark.jobs.job_results import Result
+from rekindle_spark.jobs.job_runner import RunningJob
+from rekindle_spark.jobs.job_specs import Specification
+
+COUNTED = "its results were taken for good"
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, RunningJob]:
+    """A job of one stage that has ended well, and the application that has submitted it."""
+    specification = Specification(stages=((),), produced=((),), ranges={7: (1, 1)})
+    removed: list[int] = []
+    exchange = SimpleNamespace(remove=removed.extend)
+    application: Any = SimpleNamespace(
+        lock=threading.Lock(),
+        losses=3,
+        stopping=False,
+        exchange=exchange,
+        removed=removed,
+        readers=SimpleNamespace(end=lambda _: []),
+        links=SimpleNamespace(failing={}),
+        machines={},
+        progress=None,
+    )
+    monkeypatch.setattr(job_results, "judge", lambda *_: Result(True, 0.0))
+    monkeypatch.setattr(fault_attribution, "note_deaths", lambda *_: {})
+
+    def count(_: Any) -> None:
+        raise AssertionError(COUNTED)
+
+    monkeypatch.setattr(job_results, "outcomes", count)
+    job: Any = SimpleNamespace(
+        wait=lambda _: True, failure=lambda: "", reports=list, shuffle=lambda stage: 40 + stage
+    )
+    return application, RunningJob(specification, job, application.losses, time.monotonic(), 1)
+
+
+def test_a_job_counts_once_it_has_ended(ended: tuple[Any, RunningJob]) -> None:
+    with pytest.raises(AssertionError, match=COUNTED):
+        job_runner.poll(*ended, 0.0)
+
+
+def test_nothing_counts_of_a_job_that_ended_before_a_loss_was_seen(
+    ended: tuple[Any, RunningJob],
+) -> None:
+    application, running = ended
+    application.losses += 1
+    result = job_runner.poll(application, running, 0.0)
+    assert result is not None
+    assert (result.finished, result.reason) == (False, "interrupted")
+    assert application.removed == [40], "the frames that the job has made"
