@@ -30,8 +30,10 @@ public final class Probe {
 """
 HOST = '''
 """Two calls at a time, of partition 7 in the first lane and of 8 in the second."""
+import ctypes
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -40,6 +42,9 @@ from pathlib import Path
 from rekindle_spark.executor import host_scheduler
 from rekindle_spark.user_code import watchdog
 
+PR_SET_PDEATHSIG = 1
+# a test that gives up ends the JVM, and so this process
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 first, second = host_scheduler.lanes(watchdog.mapped(Path(sys.argv[1])))
 begun = threading.Event()
 
