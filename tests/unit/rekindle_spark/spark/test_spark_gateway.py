@@ -1,8 +1,15 @@
-"""What Spark says of jobs that failed."""
+"""What Spark says of jobs that failed, and of executors."""
+
+from types import SimpleNamespace
 
 import pytest
 
-from rekindle_spark.spark.spark_gateway import _configuration, without_room
+from rekindle_spark.spark.spark_gateway import (
+    ExecutorSeen,
+    SparkGateway,
+    _configuration,
+    without_room,
+)
 
 LOST = (
     "Job aborted due to stage failure: Task 1 in stage 7.0 failed 1 times, most recent failure: "
@@ -50,3 +57,13 @@ def test_on_kubernetes_nobody_without_the_secret_is_an_executor(
     """A standalone cluster has one secret for all of its applications, or none."""
     conf = _configuration("flights", master, "exchange.jar", options, ship_jar=False)
     assert conf.get("spark.authenticate") == authenticates
+
+
+def test_the_milliseconds_since_an_executor_was_heard_are_told_in_seconds() -> None:
+    gateway = SparkGateway.__new__(SparkGateway)  # a driver that has begun needs a cluster
+    lines = "1 10.0.0.7 1500 true node-7\n2 10.0.0.8 0 false \n"
+    gateway.handle = SimpleNamespace(executors=lambda: lines)
+    assert gateway.executors() == [
+        ExecutorSeen("1", "10.0.0.7", 1.5, "node-7", True),
+        ExecutorSeen("2", "10.0.0.8", 0.0, "", False),
+    ]
