@@ -14,7 +14,7 @@ from output_stores import Writer, rows
 
 import rekindle
 from rekindle.model.errors import InputError, RunError
-from rekindle_spark.output import output_staging
+from rekindle_spark.output import output_commit
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import commit_log
 from rekindle_store import store_files as places
@@ -139,7 +139,7 @@ def a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(plac
     assert [name for name, _ in on_its_way] == ["checkpoints/5.json"]
     history = CheckpointStore(place).open(3.0)
     assert history.checkpoint is not None
-    assert (history.checkpoint["epoch"], output_staging.unpublished(history)) == (2, None)
+    assert (history.checkpoint["epoch"], output_commit.unpublished(history)) == (2, None)
     assert "5.json" not in files.names("checkpoints")
     assert [one[3] for one in outputs_of(CheckpointStore(place))] == ["B-3", "B-4", "B-5"]
 

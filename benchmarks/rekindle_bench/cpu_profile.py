@@ -1,9 +1,9 @@
 """Where an epoch's time and CPU go: processes, operators, functions, stages.
 
 One run of the flights without a quota (`saturated_run`), at full speed or at a rate. Threads of the
-JVMs are told apart by their names (`threads`), the Python of driver and hosts by samples of their
-stacks (`sampling`), which cost them some percent themselves. CPU is given per million rows of
-input.
+JVMs are told apart by their names (`thread_cpu`), the Python of driver and hosts by samples of
+their stacks (`stack_sampler`), which cost them some percent themselves. CPU is given per million
+rows of input.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from rekindle_cli.report_html import svg_picture
-from rekindle_cli.report_html.node_timeline import PIXELS_PER_SIGN
+from rekindle_cli.report_html.timeline import PIXELS_PER_SIGN
 
 WIDTH = 1160.0
 ROW_PIXELS, ROWS_MAX = 18, 40

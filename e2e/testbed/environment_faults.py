@@ -1,9 +1,9 @@
 """What is missing or wrong: looked for before anything is made, and said all at once.
 
 Each part of e2e that needs something has a function `lacking`, which makes nothing and gives an
-`InputError` for each thing: test_programs.py, foreign_crds.py and cluster/prerequisites.py, and
-bases.py and go_builds.py of `images`. Whoever starts several of these hands what they give to
-`check`.
+`InputError` for each thing: test_programs.py, foreign_crds.py and cluster_prerequisites.py here,
+and base_images.py and image_builder.py of `images`. A caller that starts several of these hands
+what they give to `check`.
 """
 
 from collections.abc import Callable, Iterable

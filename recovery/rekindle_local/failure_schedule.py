@@ -4,8 +4,8 @@
     workers   1, then 2, then 4 of 8 nodes, some minutes apart, as ShuffleBench does for fault
               tolerance (Vogel et al., DEBS 2024)
 
-What is drawn depends on the seed alone, so it is the same for every system. Pure. `recovery`, the
-demo's `demo_run` and `peers` call it.
+What is drawn depends on the seed alone, so it is the same for every system. Pure. `demo_run`,
+`peer_run` and `recovery_benchmark` call it.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,6 @@
     sidecar_process      one sidecar from its start to its end: `serve`
     sidecar_options      its options
     sidecar_main         the container's entry: options from the environment, and its probe
-    startup_probe        whether a sidecar answers on its socket
     http_api             HTTP on the Unix socket: requests in, answers or refusals out
     sidecar_session      the driver's requests, in the sidecar's memory
     http_errors          requests that are not taken, each with cause and remedy

@@ -10,15 +10,20 @@
     REKINDLE_METRICS_PORT      serves metrics and health there; may be left out
     REKINDLE_METRICS_HOST      the address of that port, 127.0.0.1
 
-The admission webhook sets them. `rekindle-sidecar --probe` asks whether it answers.
+The admission webhook sets them. `rekindle-sidecar --probe` asks whether it answers on its socket;
+the startup probe of its container runs that. A driver may start once it does: whether the store
+answers is of no account, for a driver without a coordinator plans by itself. The probe is made of
+the standard library alone, since it runs every second while a pod starts.
 """
 
+import http.client
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from rekindle.model.errors import InputError, RekindleError
+from rekindle.model.errors import InputError, RekindleError, RunError
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
 SESSION_SECONDS, SESSION_SECONDS_MIN, SESSION_SECONDS_MAX = 10.0, 2.0, 60.0
@@ -36,9 +41,7 @@ def _run(arguments: Sequence[str], environment: Environment) -> int:
     try:
         match [*arguments]:
             case ["--probe"]:
-                from rekindle_sidecar import startup_probe
-
-                startup_probe.probe(_needed(environment, "REKINDLE_SIDECAR_SOCKET"))
+                probe(_needed(environment, "REKINDLE_SIDECAR_SOCKET"))
             case []:
                 # What it imports takes longer than a probe may.
                 from rekindle_sidecar import sidecar_process
@@ -95,3 +98,40 @@ def _needed(environment: Environment, name: str) -> str:
 
 def _refuse(where: str, what: str, remedy: str) -> NoReturn:
     raise InputError(where=where, what=what, remedy=remedy)
+
+
+ANSWER_SECONDS_MAX = 4.0
+OK = 200
+
+
+def probe(path: str) -> None:
+    """Ask the sidecar at a socket how it is. RunError when it does not answer."""
+    connection = _Connection(path)
+    try:
+        connection.request("GET", "/v1/health")
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        _fail(path, f"does not answer ({getattr(error, 'strerror', None) or error})", error)
+    finally:
+        connection.close()
+    if status != OK:
+        _fail(path, f"answers with status {status}")
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("sidecar", timeout=ANSWER_SECONDS_MAX)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(ANSWER_SECONDS_MAX)
+        self.sock.connect(self._path)
+
+
+def _fail(path: str, what: str, cause: Exception | None = None) -> NoReturn:
+    raise RunError(
+        where=f"socket {path}", what=what, remedy="see the log of the sidecar's container"
+    ) from cause

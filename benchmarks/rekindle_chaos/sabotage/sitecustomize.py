@@ -147,7 +147,7 @@ BREAK: dict[str, Callable[[Any], None]] = {
     name: globals()[name.replace("-", "_")] for name in MODULES
 }
 # What else has to be broken, for it is mended in two places.
-ALSO = {"late-checkpoint": ("rekindle_spark.output.output_staging", owed_whole)}
+ALSO = {"late-checkpoint": ("rekindle_spark.output.output_commit", owed_whole)}
 
 
 def _trap(files: Any, name: str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rekindle.model.errors import InputError
 from rekindle_local import spark_distribution
-from rekindle_spark.spark.jar_compiler import Jar
+from rekindle_spark.spark.jvm_build import Jar
 
 PACKAGE = "apache-flink-libraries"
 FOLDER = Path(__file__).parent / "jvm"

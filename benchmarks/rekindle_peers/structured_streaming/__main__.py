@@ -1,6 +1,6 @@
 """The program that spark-submit is given: the flights as ordinary Structured Streaming.
 
-spark-submit ... structured_streaming.py INPUT --store FOLDER --rows-per-second 1000
+spark-submit ... submitted.py INPUT --store FOLDER --rows-per-second 1000
 """
 
 import sys

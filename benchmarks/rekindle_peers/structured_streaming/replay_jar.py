@@ -6,7 +6,7 @@ The sources lie in `jvm/` and are compiled against the installed pyspark when th
 from pathlib import Path
 
 from rekindle_spark.spark import jvm_build
-from rekindle_spark.spark.jar_compiler import Jar
+from rekindle_spark.spark.jvm_build import Jar
 
 FOLDER = Path(__file__).parent / "jvm"
 JAR = FOLDER / "rekindle-replay.jar"

@@ -5,7 +5,6 @@ the cluster and shows the findings.
 
     preflight_findings  a finding: word, severity, sentence, remedy
     resource_limits     quotas and limits that the application, or its replacements, exceed
-    protection_check    policy, class, label and sidecar
-    preflight_checks    all of these checks, in order
+    preflight_checks    all checks, in order: protection, failures, spreading, restarts, limits
     subjects            applications, pods and volumes as preflight reads them
 """

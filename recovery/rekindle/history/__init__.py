@@ -2,8 +2,7 @@
 
     operations         the closed list of operations, and whether order matters to them
     history_steps      a recorded history as values: graph and steps
-    history_reader     reads the lines of a history file
-    history_writer     writes them
+    history_file       reads and writes the lines of a history file
     ideal_execution    an execution without failures: its working set, and how it can go on
     execution_search   follows a history through all executions that could have given it
     minimal_witness    takes steps out of an impossible history until none is left that could go
@@ -17,10 +16,9 @@ guarantees in distributed stream processing"; the format is in docs/history.md. 
 """
 
 from rekindle.history.history_check import STATES_MAX, HistoryVerdict, check, to_record
-from rekindle.history.history_reader import VERSION, parse
+from rekindle.history.history_file import VERSION, parse, record_of, serialize
 from rekindle.history.history_recorder import record
 from rekindle.history.history_steps import History
-from rekindle.history.history_writer import record_of, serialize
 
 __all__ = [
     "STATES_MAX",

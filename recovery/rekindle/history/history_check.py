@@ -19,6 +19,7 @@ from rekindle.history.execution_search import (
     follow,
     machine_for,
 )
+from rekindle.history.history_file import record_of
 from rekindle.history.history_steps import (
     Computed,
     End,
@@ -34,7 +35,6 @@ from rekindle.history.history_steps import (
     Snapshot,
     Step,
 )
-from rekindle.history.history_writer import record_of
 from rekindle.history.ideal_execution import ExecutionState, GraphMachine
 from rekindle.history.operations import Value
 from rekindle.model.errors import InputError

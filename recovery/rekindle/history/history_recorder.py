@@ -8,7 +8,7 @@
     event checkpoint, finish        a snapshot; the end
 
 Reads neither store nor files. Who runs an application calls `record` with what it has read, writes
-`history_writer.serialize` of it beside its report, and has `history_check.check` judge it.
+`history_file.serialize` of it beside its report, and has `history_check.check` judge it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,7 +5,7 @@
 An operation takes one element, has a new state and emits elements. `COMMUTATIVE` answers Definition
 9: an operation is commutative when any two elements, taken in either order, leave the same state.
 `keyed` forms take `[key, value]`, hold a state per key and emit `[key, result]`. `ideal_execution`
-calls `take`, `history_reader` calls `state_from`.
+calls `take`, `history_file` calls `state_from`.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,7 +2,6 @@
 
     input_record        `input.json` as values: files, offsets, closures, priorities
     availability        per query: lag, unavailable intervals, lost, back, epochs late
-    report_plans        the plans of the run, and the exact plan for the bound
     machine_limits      when the machine could not give the CPU that was wanted
     report_figures      all of it together, `compute`
 

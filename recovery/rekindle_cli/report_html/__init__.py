@@ -5,8 +5,6 @@
     timeline        the picture, an SVG drawn by hand: nodes, plans, a row per query
     svg_picture     the same as a file of its own
     charts          pictures of figures that are no run: curves, and intervals
-    node_timeline   the nodes in the picture: how many are alive, losses and returns
-    query_timeline  the rows of the picture: lag, bar and plan of each query
     report_tables   queries, plans, output rows and the run's settings as tables
     report_style    the style sheet, light and dark
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rekindle.model.run_events import Event
 from rekindle_cli.report_html import report_style, report_text, timeline
-from rekindle_cli.report_html.node_timeline import PIXELS_PER_SIGN
+from rekindle_cli.report_html.timeline import PIXELS_PER_SIGN
 
 MARGIN = 24
 HEAD = 118

@@ -1,6 +1,6 @@
 """Time to pixels: the scale of the picture, its ticks, and labels that do not overlap.
 
-Pure arithmetic. `timeline` and `query_timeline` call it.
+Pure arithmetic. `timeline` calls it.
 """
 
 import math

@@ -27,7 +27,7 @@ from rekindle_spark.jobs import job_runner
 from rekindle_spark.jobs.job_idleness import Idle, Watch
 from rekindle_spark.jobs.job_runner import Result
 from rekindle_spark.jobs.job_specs import Ranges
-from rekindle_spark.output import output_staging
+from rekindle_spark.output import output_commit
 
 # What an executor retains at most before a checkpoint takes it over: a share of what it may, and
 # not more than goes through a host in a few pieces, one for each partition that is behind.
@@ -103,7 +103,7 @@ class CheckpointCoordinator:
             pressing = kept > min(runtime.retained_bytes_max * PRESSING_SHARE, PRESSING_BYTES_MAX)
             if not pressing and seconds < runtime.outage_checkpoint_seconds:
                 return False
-            certain = application.ordering == ON and not output_staging.is_unordered(application)
+            certain = application.ordering == ON and not output_commit.is_unordered(application)
             return certain and durable_input_job.is_covered(progress, epoch - 1, behind)
 
     def _begin(self, epoch: int, work: Ranges) -> None:
@@ -227,7 +227,7 @@ class CheckpointCoordinator:
         application = self.application
         names = application.program.partition_names
         with application.lock:
-            published = output_staging.publishable(application, epoch, self.behind)
+            published = output_commit.publishable(application, epoch, self.behind)
             points = application.progress.restore_points.after(
                 epoch, self.behind, self.written, self.bases
             )
@@ -253,7 +253,7 @@ class CheckpointCoordinator:
         )
         application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
         if published is not None:
-            output_staging.publish(application, epoch, published)
+            output_commit.publish_staged(application, epoch, published)
         with application.lock:
             emptied = application.progress.checkpointed(points)
             application.sheds = False

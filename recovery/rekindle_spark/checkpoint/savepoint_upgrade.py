@@ -3,22 +3,30 @@
 A savepoint is a checkpoint with the states of all partitions, at which the driver before has ended
 because it was asked to (`epoch_loop`, `checkpoint_coordinator`): of any other one that driver may
 go on. States are matched by the names of their steps: those of steps that are gone stay behind, new
-steps begin empty, with their next whole window (`step_beginnings`). Where a step's parallelism
-is another, each key's state moves to where its input will go (`rescaling`). All that
+steps begin empty, with their next whole window (`initial_from`). Where a step's parallelism
+is another, each key's state moves to where its input will go (`redistributed`). All that
 becomes a checkpoint one epoch later, in which nothing is read, whose record has its cut as well:
 one record, so an upgrade is there or is not. Called by `driver_main` at its start.
+
+A step that is new has an event time from which on its rows are whole: all that have it, or a later
+one, will come. A window of which rows have gone by before would be wrong without a sign of it. So
+its first window is the first one that is whole, and what is made of it is whole from later on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
 
 from rekindle.model.errors import InputError
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import source_intake
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.executor.partition import BEFORE_ALL
-from rekindle_spark.operators import rescaling, step_beginnings
+from rekindle_spark.operators import row_hash, state_tables
+from rekindle_spark.operators.joins import IntervalJoin
+from rekindle_spark.operators.windows import WindowAggregate
 from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.program import Chain, Program
 from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
@@ -110,9 +118,9 @@ def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, i
         if fed is None:
             whole.append(cut.least_watermark + 1)
         elif chain.name in before["steps"]:
-            whole.append(max(fed, step_beginnings.kept_from(operator, cut.least_watermark)))
+            whole.append(max(fed, kept_from(operator, cut.least_watermark)))
         else:
-            whole.append(step_beginnings.new_from(operator, fed))
+            whole.append(new_from(operator, fed))
             begun[chain.name] = fed if cut.least_watermark > BEFORE_ALL else None
     return begun
 
@@ -127,7 +135,7 @@ def _carry_chain(
         operator, watermark = chain.root.function, BEFORE_ALL
         empty = operator.initial()
         if begins_at is not None:
-            empty = step_beginnings.initial_from(operator, begins_at)
+            empty = initial_from(operator, begins_at)
         dumped = [operator.dump(empty)] * chain.parallelism
     else:
         read = [
@@ -135,7 +143,7 @@ def _carry_chain(
             for index in range(step["parallelism"])
         ]
         watermark = min(reached for reached, _ in read)
-        dumped = rescaling.redistributed(
+        dumped = redistributed(
             chain.root.function.state_keys, [tables for _, tables in read], chain.parallelism
         )
     sizes: dict[str, int] = {}
@@ -158,3 +166,55 @@ def _refuse(program: Program, history: StoreHistory, remedy: str) -> None:
     if history.owner:
         what += f", which is that of {history.owner}"
     raise InputError(where=f"pipeline {program.name}", what=what, remedy=remedy)
+
+
+LATE_ROWS = "late_rows"
+
+
+def redistributed(
+    state_keys: Sequence[Sequence[str]], dumped: Sequence[Sequence[pa.Table]], parallelism: int
+) -> list[list[pa.Table]]:
+    """The tables of `parallelism` partitions from those of the partitions before, in order.
+
+    The whole numbers are moments before which nothing has to be done, of which the earliest holds
+    for all, and the count of late rows, which the first partition takes over.
+    """
+    if len(dumped) == parallelism:
+        return [list(of_one) for of_one in dumped]
+    scalars = [state_tables.load_scalars(of_one[0]) for of_one in dumped]
+    whole = {name: min(one[name] for one in scalars) for name in scalars[0]}
+    late_rows = sum(one[LATE_ROWS] for one in scalars)
+    fresh = [
+        [state_tables.dump_scalars(**{**whole, LATE_ROWS: 0 if index else late_rows})]
+        for index in range(parallelism)
+    ]
+    for place, keys in enumerate(state_keys, start=1):
+        joined = pa.concat_tables([of_one[place] for of_one in dumped]).combine_chunks()
+        parts = row_hash.split(joined, keys, parallelism)
+        for index, of_one in enumerate(fresh):
+            of_one.append(parts.get(index, joined.schema.empty_table()))
+    return fresh
+
+
+def initial_from(operator: Any, moment: int) -> Any:
+    """The state of a step that is new, and whose rows are whole from an event time in microseconds
+    on."""
+    if isinstance(operator, WindowAggregate):
+        return operator.initial_from(moment)
+    return operator.initial()
+
+
+def new_from(operator: Any, moment: int) -> int:
+    """From when on the output of a new step is whole, whose input is from `moment` on."""
+    if isinstance(operator, WindowAggregate):
+        # the newest window that is left out ends here
+        return operator.first_whole_start(moment) - operator.slide + operator.size + 1
+    if isinstance(operator, IntervalJoin):
+        return moment + operator.within
+    return moment
+
+
+def kept_from(operator: Any, watermark: int) -> int:
+    """From when on the output of a step that goes on at a watermark is all still to come."""
+    # a window is emitted when the watermark has passed its last moment: the one before its end
+    return watermark + (2 if isinstance(operator, WindowAggregate) else 1)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.driver import away_sources
 from rekindle_spark.driver.driver_context import DriverContext
-from rekindle_spark.flow_control.catch_up_batching import CatchUpBatching
-from rekindle_spark.jobs import job_runner, job_specs, stage_timing
+from rekindle_spark.flow_control.catch_up_pace import CatchUpBatching
+from rekindle_spark.jobs import job_results, job_runner, job_specs
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts, Result, RunningJob
 from rekindle_spark.user_code.watchdog import SEARCH_CALLS_MAX
 
@@ -179,7 +179,7 @@ class CatchUpLoop:
             partitions=len(job.specification.ranges),
             epochs=epochs,
             seconds=result.seconds,
-            stage_seconds=stage_timing.longest(result.stages),
+            stage_seconds=job_results.longest(result.stages),
         )
 
     def _pace(self, executor: str, stream: CatchUpStream, epochs: int, seconds: float) -> None:

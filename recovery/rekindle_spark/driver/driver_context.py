@@ -16,7 +16,7 @@ from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
 from rekindle_spark.driver.event_log import EventLog
 from rekindle_spark.driver.partition_table import PartitionTable, Readers
 from rekindle_spark.driver.source_polls import SourcePolls
-from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
+from rekindle_spark.flow_control.catch_up_pace import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
 from rekindle_spark.jobs.link_health import Links
 from rekindle_spark.output.late_row_counts import LateCounts

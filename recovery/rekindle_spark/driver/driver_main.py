@@ -39,9 +39,9 @@ from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.driver.source_intake import Intake, Intakes
 from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.executor import work_items
-from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
+from rekindle_spark.flow_control.catch_up_pace import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
-from rekindle_spark.output import dead_letters, output_commit, output_staging, sink_declarations
+from rekindle_spark.output import dead_letters, output_commit, sink_declarations
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.pipeline import program, program_pickle, unbounded_source
@@ -191,10 +191,10 @@ def _early_events(path: Path, stack: ExitStack) -> TextIO | None:
 def _settled(plain: Program, store: CheckpointStore, history: StoreHistory) -> StoreHistory:
     """The history once what the driver before still owed is said, and without the branches that a
     savepoint has joined. Raises InputError where the pipeline cannot go on from it."""
-    owed, joined = output_staging.unpublished(history), stopped_branches.are_joined(history)
+    owed, joined = output_commit.unpublished(history), stopped_branches.are_joined(history)
     if owed is not None:
         committed = _committed(_with_branches(plain, history), history)
-        store.commit(output_staging.without_committed(owed, history.fold, committed))
+        store.commit(output_commit.without_committed(owed, history.fold, committed))
     if joined:
         store.join_branches()
     return store.read() if joined or owed is not None else history
@@ -231,7 +231,7 @@ def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -
     if savepoint_upgrade.is_needed(built, history):
         return
     store.patience.through(lambda: library_versions.check(store.files, history.fold))
-    output_staging.unpublished(history)
+    output_commit.unpublished(history)
     output_commit.read_back(built, history, stopped_branches.branch_restore_points(built, history))
     _cuts(built, settings, history)
 

@@ -29,9 +29,9 @@ from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.driver.priority_classes import PriorityClasses
 from rekindle_spark.flow_control import memory_budget
-from rekindle_spark.jobs import job_runner, job_specs, stage_timing
+from rekindle_spark.jobs import job_results, job_runner, job_specs
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Result, RunningJob
-from rekindle_spark.output import output_staging
+from rekindle_spark.output import output_commit
 
 # The sources of the next epoch, run while the epoch before is still on its way.
 #
@@ -110,7 +110,7 @@ class SourcePrefetch:
     def note(self, sources: Result, others: Result) -> None:
         """An epoch has run: its sources ahead, waited for so many seconds, or all in one job. Ahead
         they wait for their turn too: that they took longer counts as far as it held up others."""
-        first, *_ = stage_timing.longest(sources.stages or others.stages)
+        first, *_ = job_results.longest(sources.stages or others.stages)
         if sources.finished:
             first = min(first, self.sources_seconds + sources.seconds)
         self.sources_seconds = first
@@ -166,7 +166,7 @@ class EpochLoop:
             self._run_epoch(self.application.arrivals.last.epoch)
             self._save()
         if self.final is not None and not self.is_saved:
-            output_staging.publish_all(self.application, self.final.epoch)
+            output_commit.publish_all(self.application, self.final.epoch)
         self._await_sinks()
         query_stop.check(self.application)
 
@@ -363,7 +363,7 @@ class EpochLoop:
             "ran",
             epoch=epoch,
             seconds=result.seconds,
-            stage_seconds=stage_timing.longest(result.stages),
+            stage_seconds=job_results.longest(result.stages),
             ahead=ahead,
         )
 

@@ -34,7 +34,7 @@ from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.driver import away_sources
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.partition_table import PartitionTable
-from rekindle_spark.jobs import job_runner, job_specs, stage_timing
+from rekindle_spark.jobs import job_results, job_runner, job_specs
 from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts, Result, RunningJob
 from rekindle_spark.pipeline.program import Program
 
@@ -459,7 +459,7 @@ class PriorityClasses:
             epochs=result.piece_epochs,
             partitions=len(ranges),
             seconds=result.seconds,
-            stage_seconds=stage_timing.longest(result.stages),
+            stage_seconds=job_results.longest(result.stages),
         )
         if self.joins:
             return

@@ -2,7 +2,7 @@
 
 The paper's rule (section 2.3): a partition's usage is its task's usage times its share of the
 task's rows. A task here is an operator on one executor; the driver does the sharing
-(`partition_costs`).
+(`cost_statistics`).
 """
 
 import os

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle_spark.flow_control.catch_up_batching import PIECE_EPOCHS_MAX
+from rekindle_spark.flow_control.catch_up_pace import PIECE_EPOCHS_MAX
 
 TIGHT, EASED = "memory-tight", "memory-eased"
 TIGHT_SHARE = 0.8

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
 
-from rekindle_spark.jobs.stage_timing import TaskTiming
+from rekindle_spark.jobs.job_results import TaskTiming
 
 # A task is late that takes so many times what those of the others take, by their median.
 LATE_FACTOR = 3.0

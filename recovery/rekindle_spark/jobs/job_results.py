@@ -2,9 +2,13 @@
 
 Gathers what hosts say of partitions, states, memory and CPU, and which of them were found dead;
 `job_runner` decides whether the job counts, `control_loop` what follows where it does not.
+
+How long each executor's task took in each stage is by the driver's clock. Executors have clocks of
+their own, and one that stands still sees no time pass. So a task's time is from when its stage
+could begin to when its report came in (`stages`); `stragglers` judges it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +18,56 @@ from rekindle_spark.executor import source_reading
 from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.flow_control import memory_budget
 from rekindle_spark.flow_control.memory_budget import MemoryReading
-from rekindle_spark.jobs import stage_timing
 from rekindle_spark.jobs.job_specs import Specification
 from rekindle_spark.jobs.link_health import Link
 from rekindle_spark.pipeline.unbounded_source import is_unbounded
 from rekindle_spark.spark import spark_gateway
 from rekindle_spark.user_code import dead_letter_sieve, watchdog
 from rekindle_spark.user_code.watchdog import Noted
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTiming:
+    """What an executor did in a stage: for which partitions, and how many seconds it took."""
+
+    partitions: tuple[int, ...]
+    seconds: float
+
+
+def stages(
+    produced: Sequence[Sequence[tuple[str, Mapping[int, Any]]]], reports: Sequence[dict[str, Any]]
+) -> tuple[dict[str, TaskTiming], ...]:
+    """Per stage the tasks by executor, of which `produced` has the partitions; a report tells whose
+    it is by its partitions. A task without any, as in a roll call, took no time of theirs, nor did
+    one that Spark ran again elsewhere, and that refused."""
+    place = {
+        number: (stage, executor)
+        for stage, tasks in enumerate(produced)
+        for executor, run in tasks
+        for number in run
+    }
+    ended = {
+        place[int(number)]: report["arrived"]
+        for report in reports
+        for number in report.get("partitions", ())
+    }
+    begin, found = 0.0, []
+    for stage, tasks in enumerate(produced):
+        ends = {executor: ended[stage, executor] for executor, run in tasks if run}
+        found.append(
+            {
+                executor: TaskTiming(tuple(run), max(0.0, ends[executor] - begin))
+                for executor, run in tasks
+                if run
+            }
+        )
+        begin = max([begin, *ends.values()])
+    return tuple(found)
+
+
+def longest(found: Sequence[Mapping[str, TaskTiming]]) -> list[float]:
+    """Of each stage the seconds of its slowest task."""
+    return [max((task.seconds for task in stage.values()), default=0.0) for stage in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +126,7 @@ class Result:
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
     full_executor: str = ""
-    stages: tuple[dict[str, stage_timing.TaskTiming], ...] = ()
+    stages: tuple[dict[str, TaskTiming], ...] = ()
     reason: str = ""
     idle_seconds: float = 0.0
 
@@ -123,7 +170,7 @@ def judge(
         result.full_executor = spark_gateway.without_room(failure)
     result.finished = not failure and good == specification.partitions
     if result.finished:
-        result.stages = stage_timing.stages(specification.produced, reports)
+        result.stages = stages(specification.produced, reports)
         if failing:  # else nobody asks, and an epoch may have very many
             result.sound_links = specification.links(progress.retained.executors) & {*failing}
     ran = counted(specification, {number: partitions[number] for number in good})

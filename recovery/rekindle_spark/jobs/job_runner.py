@@ -8,10 +8,11 @@ Why: docs/decisions/0018-a-job-counts-as-a-whole.md.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle.model.errors import RunError
 from rekindle.model.settings import AUTO
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
@@ -22,7 +23,7 @@ from rekindle_spark.jobs import fault_attribution, job_idleness, job_results, jo
 from rekindle_spark.jobs.job_idleness import Watch
 from rekindle_spark.jobs.job_results import Result
 from rekindle_spark.jobs.job_specs import Ranges, Specification
-from rekindle_spark.output import dead_letters, output_commit, output_staging, repeat_errors
+from rekindle_spark.output import dead_letters, output_commit
 from rekindle_spark.spark.spark_gateway import Job
 from rekindle_spark.user_code import print_forwarding
 
@@ -233,7 +234,7 @@ def _absorb(
         _retain(application, specification, job, partitions)
         counted = job_results.counted(specification, partitions)
         # what follows unordered epochs counts no earlier than they do
-        unordered = not specification.ordered or output_staging.is_unordered(application)
+        unordered = not specification.ordered or output_commit.is_unordered(application)
         held = counted.keys() if unordered else counted.keys() & application.program.uncertain
         certain = {number: one for number, one in counted.items() if number not in held}
         if certain:
@@ -271,7 +272,7 @@ def _check_digests(application: DriverContext, partitions: Mapping[int, Any]) ->
             known = application.digests.setdefault((number, epoch), digest)
             if known != digest:
                 step = application.program.owner[number].name
-                raise repeat_errors.differing(step, epoch, application.machines.values())
+                raise differing(step, epoch, application.machines.values())
 
 
 def _retain(
@@ -331,7 +332,7 @@ def _stage(
     """Keep what the job has given until the next global checkpoint."""
     for number, outcome in sorted(partitions.items()):
         parts = application.program.output_parts(number)
-        output_staging.stage(
+        output_commit.stage(
             application.staged, number, parts, outcome["epochs"], unordered=unordered
         )
 
@@ -366,4 +367,26 @@ def _commit(
             **({"choices": choices} if choices else {}),
             **output_commit.marks(application, partitions),
         },
+    )
+
+
+# On CPUs of several kinds native libraries may rightly give another last bit, and that is another
+# mistake than a clock or a set in a function.
+DIFFERS = "gave another output when it ran again on the same input"
+DIFFERS_REMEDY = "take clocks, random numbers and unordered data out of its function"
+
+
+def differing(step: str, epoch: int, machines: Iterable[str]) -> RunError:
+    """The error for a step whose repeat differs; `machines` are the kinds of CPU of the executors
+    that there have been, as `native_libraries.machine` describes them."""
+    kinds = sorted(set(machines))
+    where = f"step {step}, epoch {epoch}"
+    if len(kinds) < 2:
+        return RunError(where=where, what=DIFFERS, remedy=DIFFERS_REMEDY)
+    return RunError(
+        where=where,
+        what=f"{DIFFERS}, and executors have CPUs of several kinds ({', '.join(kinds)}), on which "
+        "libraries of numbers may give another last bit",
+        remedy="declare the step uncertain (deterministic=False), or run on nodes of one kind "
+        f"(docs/pipelines.md); if that changes nothing, {DIFFERS_REMEDY}",
     )

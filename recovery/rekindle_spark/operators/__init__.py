@@ -5,14 +5,10 @@
     top_rows         the largest rows per event time
     joins            rows of two inputs whose event times lie close together
     stateful         custom operators with a value per key
-    exact_sums       exact sums of integers and decimals
-    step_beginnings  where steps begin that are new in a pipeline which goes on
     row_hash         which partition a row belongs to
-    rescaling        states for another parallelism
     column_types     which types columns have, and layouts of the same values
     arrow_columns    Arrow columns as numpy and Python values, checks of columns
     python_rows      Arrow columns as rows of Python values, and back
-    unreadable_rows  rows that Python has values for
     grouping         rows with equal keys, rows in order
     state_tables     states as tables and back
     watermarks       watermarks and event times in microseconds

@@ -5,10 +5,16 @@ Nulls are ignored as in SQL. Sums of integers and decimals are exact: those of 6
 not fit its type is told (Overflow) whatever was added first. Float sums are added in the order of
 the rows, first within one producer's epoch. A NaN makes a sum and a mean NaN and is above all
 numbers. Called by `windows`.
+
+A sum of 128 bits is its lower 64, and how often it went over: by how many times 2**64 it differs
+from these, as a number of their type. That is nought for nearly all data, and told for all columns
+at once by their least and greatest value.
 """
 
+import decimal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rekindle_spark.operators import arrow_columns, exact_sums, grouping
-from rekindle_spark.operators.exact_sums import Overflow
+from rekindle_spark.operators import arrow_columns, grouping
+from rekindle_spark.operators.arrow_columns import Integers
 from rekindle_spark.operators.grouping import RowGroups
 from rekindle_spark.user_code import argument_checks
 
@@ -90,10 +96,10 @@ class Partial:
         if self.function != "sum":
             return kind
         if kinds.is_decimal(kind):
-            return pa.decimal256(exact_sums.WIDE_DECIMAL, kind.scale)
+            return pa.decimal256(WIDE_DECIMAL, kind.scale)
         if kinds.is_floating(kind):
             return pa.float64()
-        return pa.uint64() if self.word == exact_sums.UNSIGNED else pa.int64()
+        return pa.uint64() if self.word == UNSIGNED else pa.int64()
 
 
 ROWS, OVER = Partial("rows"), Partial("over")
@@ -147,8 +153,8 @@ def _check_number(where: str, column: str, kind: pa.DataType) -> None:
 def _word(kind: pa.DataType) -> str:
     """What the 64 bits of a sum are where few values can leave them; else nothing."""
     if kinds.is_int64(kind):
-        return exact_sums.SIGNED
-    return exact_sums.UNSIGNED if kinds.is_uint64(kind) else ""
+        return SIGNED
+    return UNSIGNED if kinds.is_uint64(kind) else ""
 
 
 def partials(aggregates: Mapping[str, Aggregate], schema: pa.Schema) -> tuple[Partial, ...]:
@@ -218,7 +224,7 @@ def _combined(part: Partial, array: pa.Array, groups: RowGroups, rows: pa.Array)
     if part.function != "sum":
         return grouping.extreme(groups, array, part.function == "min")
     if kinds.is_decimal(array.type):
-        return exact_sums.decimals(groups, array)
+        return decimals(groups, array)
     return pa.array(grouping.add(groups, _floats(array)))
 
 
@@ -235,10 +241,10 @@ def merge(how: PartialLayout, table: pa.Table, groups: RowGroups) -> list[pa.Arr
         elif part.function in ("min", "max"):
             made.append(grouping.extreme(groups, array, part.function == "min"))
         elif part.function == "over":
-            over = exact_sums.over_counts(array)
+            over = over_counts(array)
             made.append(None)
         elif kinds.is_decimal(array.type):
-            made.append(exact_sums.decimals(groups, array))
+            made.append(decimals(groups, array))
         else:
             made.append(pa.array(grouping.add(groups, array.to_numpy())))
     return _with_sums(how, how.merged, made, numbers, over, groups)
@@ -255,12 +261,12 @@ def _with_sums(
     """All partial values: those that are made, and sums of whole numbers in their places."""
     if numbers:
         words = [how.words[place] for place in places]
-        added, over = exact_sums.whole_numbers(groups, np.array(numbers), words, over)
+        added, over = whole_numbers(groups, np.array(numbers), words, over)
         for place, row in zip(places, added, strict=True):
-            unsigned = how.words[place] == exact_sums.UNSIGNED
+            unsigned = how.words[place] == UNSIGNED
             made[place] = pa.array(row.view(np.uint64) if unsigned else row)
     if how.wide:
-        made[-1] = exact_sums.over_column(over, how.wide, groups.count)
+        made[-1] = over_column(over, how.wide, groups.count)
     return made
 
 
@@ -274,7 +280,7 @@ def completed(parts: Sequence[Partial], table: pa.Table, schema: pa.Schema) -> p
     if table.schema.equals(schema):
         return table
     if OVER in parts and OVER.name not in table.column_names:
-        over = exact_sums.over_column(None, len(_wide(parts)), table.num_rows)
+        over = over_column(None, len(_wide(parts)), table.num_rows)
         table = table.append_column(OVER.name, over)
     arrays = [
         pa.array(arrow_columns.integers(arrow_columns.whole(column)).view(np.uint64))
@@ -301,12 +307,12 @@ def result(
         values = main.to_numpy()
         values = values / np.maximum(counts, 1) if aggregate.function == "mean" else values
         return pa.array(values, mask=counts == 0)
-    low, signed, over = arrow_columns.integers(main), main_part.word != exact_sums.UNSIGNED, None
+    low, signed, over = arrow_columns.integers(main), main_part.word != UNSIGNED, None
     if main_part.word:
-        all_over = exact_sums.over_counts(arrow_columns.whole(table[OVER.name]))
+        all_over = over_counts(arrow_columns.whole(table[OVER.name]))
         over = None if all_over is None else all_over[_wide(parts).index(main_part)]
     if aggregate.function == "mean":
-        return pa.array(exact_sums.quotients(low, over, signed, counts), mask=counts == 0)
+        return pa.array(quotients(low, over, signed, counts), mask=counts == 0)
     if over is not None and over.any():
         raise Overflow(int(np.flatnonzero(over)[0]), main_part.column or "")
     return pa.array(low if signed else low.view(np.uint64), mask=counts == 0)
@@ -314,7 +320,7 @@ def result(
 
 def _decimals(aggregate: Aggregate, main: pa.Array, counts: np.ndarray) -> pa.Array:
     """Sums of decimals with as many digits as there may be, or their means."""
-    numbers, scale = exact_sums.unscaled(main), main.type.scale
+    numbers, scale = unscaled(main), main.type.scale
     if aggregate.function == "mean":
         divisors = (max(1, count) * 10**scale for count in counts.tolist())
         means = [number / by for number, by in zip(numbers, divisors, strict=True)]
@@ -331,3 +337,131 @@ def _floats(array: pa.Array) -> np.ndarray:
     """Values as float64, nulls as 0."""
     filled = array.fill_null(0) if array.null_count else array
     return np.asarray(filled, np.float64)
+
+
+INT64_MAX = 2**63 - 1
+LOWER = np.int64(2**32 - 1)
+# Columns in which nothing has gone over are kept for the next: with 256 of five sums 10 MiB.
+CACHED_ROWS_MAX = 1000
+# What the lower 64 bits of a sum of 128 are.
+SIGNED, UNSIGNED = "signed", "unsigned"
+# What sums of decimals are kept in: 10**38 rows of 38 digits would not fill it.
+WIDE_DECIMAL = 76
+EXACT = decimal.Context(prec=WIDE_DECIMAL + 1, traps=[])
+
+
+class Overflow(ArithmeticError):
+    """The sum of a column in a `row` of partial values does not fit its type."""
+
+    def __init__(self, row: int, column: str) -> None:
+        super().__init__(row, column)
+        self.row, self.column = row, column
+
+
+def whole_numbers(
+    groups: RowGroups, values: Integers, words: Sequence[str], over: Integers | None
+) -> tuple[Integers, Integers | None]:
+    """Sums per group of several columns of int64, which are the rows of `values`.
+
+    `words` says of each column what its 64 bits are (uint64 goes by its bits), and is empty where
+    its sums cannot leave them. `over` has for each column that can, how often its values have gone
+    over; None is nowhere. So with what is returned.
+    """
+    if over is None and _fit(values, words):
+        return grouping.add_all(groups, values), None
+    wide = [place for place, word in enumerate(words) if word]
+    sums = grouping.add_all(groups, values)
+    gone = np.zeros((len(wide), groups.count), np.int64)
+    for row, place in enumerate(wide):
+        before = None if over is None else over[row]
+        gone[row] = _over(groups, values[place], sums[place], words[place] == SIGNED, before)
+    return sums, gone if gone.any() else None
+
+
+def over_column(over: Integers | None, columns: int, rows: int) -> pa.Array:
+    """How often the sums of some columns have gone over, as one column of bytes."""
+    if over is None and rows <= CACHED_ROWS_MAX:
+        return _nowhere(columns, rows)
+    if over is None:
+        return _column(np.zeros(rows * columns, np.int64), columns, rows)
+    return _column(np.ascontiguousarray(over.T), columns, rows)
+
+
+@lru_cache(maxsize=256)
+def _nowhere(columns: int, rows: int) -> pa.Array:
+    """Nearly always the same for so many rows."""
+    return _column(np.zeros(rows * columns, np.int64), columns, rows)
+
+
+def _column(data: Integers, columns: int, rows: int) -> pa.Array:
+    buffer = pa.py_buffer(data.astype("<i8", copy=False))
+    return pa.Array.from_buffers(pa.binary(8 * columns), rows, [None, buffer])
+
+
+def over_counts(array: pa.Array) -> Integers | None:
+    """The inverse of `over_column`: a row for each column, or None where none has gone over."""
+    columns, data = array.type.byte_width // 8, array.buffers()[1]
+    found = np.frombuffer(data, "<i8", len(array) * columns, array.offset * array.type.byte_width)
+    return found.reshape(len(array), columns).T if found.any() else None
+
+
+def quotients(low: Integers, over: Integers | None, signed: bool, counts: Integers) -> np.ndarray:
+    """Sums by their counts, as float64; each is the number that is nearest."""
+    divisors = np.maximum(counts, 1)
+    least, greatest = (int(low.min()), int(low.max())) if len(low) else (0, 0)
+    is_small = max(greatest, -least) < 2**53 and (signed or least >= 0)
+    if over is None and is_small:
+        return np.asarray(low / divisors)
+    numbers = (low if signed else low.view(np.uint64)).tolist()
+    gone = [0] * len(low) if over is None else over.tolist()
+    wholes = (number + (times << 64) for number, times in zip(numbers, gone, strict=True))
+    means = [whole / count for whole, count in zip(wholes, divisors.tolist(), strict=True)]
+    return np.array(means, np.float64)
+
+
+def decimals(groups: RowGroups, array: pa.Array) -> pa.Array:
+    """Sums of decimals, exact, with 76 digits and the scale of `array`; nulls count as nothing."""
+    scale = array.type.scale
+    sums = [0] * groups.count
+    for group, number in zip(groups.ids.tolist(), unscaled(array), strict=True):
+        sums[group] += number
+    numbers = [EXACT.scaleb(decimal.Decimal(number), -scale) for number in sums]
+    return pa.array(numbers, pa.decimal256(WIDE_DECIMAL, scale))
+
+
+def unscaled(array: pa.Array) -> list[int]:
+    """Decimals without their point, as Python's whole numbers; nulls as 0."""
+    width = array.type.byte_width
+    data = bytes(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width]
+    numbers = [
+        int.from_bytes(data[place : place + width], "little", signed=True)
+        for place in range(0, len(data), width)
+    ]
+    if array.null_count:
+        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            numbers[row] = 0
+    return numbers
+
+
+def _fit(values: Integers, words: Sequence[str]) -> bool:
+    """Whether no sum of some of these values can leave 64 bits."""
+    if values.size == 0 or not any(words):
+        return True
+    least, rows = int(values.min()), values.shape[1]
+    if least < 0 and UNSIGNED in words:
+        return False  # a number above 2**63, perhaps
+    return bool(max(int(values.max()), -least) * rows <= INT64_MAX)
+
+
+def _over(
+    groups: RowGroups, values: Integers, sums: Integers, signed: bool, before: Integers | None
+) -> Integers:
+    """How often the sums of one column have gone over, by adding halves of numbers."""
+    bottoms = grouping.add(groups, values & LOWER)
+    tops = grouping.add(groups, values >> 32 & LOWER)
+    # each is below 2**32 for each row, so neither leaves 63 bits
+    carried = (tops + (bottoms >> 32)) >> 32
+    if not signed:
+        return np.asarray(carried if before is None else carried + grouping.add(groups, before))
+    words = values >> 63 if before is None else (values >> 63) + before
+    return np.asarray(grouping.add(groups, words) + carried - (sums >> 63))

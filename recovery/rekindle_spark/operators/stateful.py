@@ -39,7 +39,7 @@ from rekindle_spark.operators import (
 )
 from rekindle_spark.operators.arrow_columns import Integers, Mask
 from rekindle_spark.operators.python_rows import Rows, Value
-from rekindle_spark.operators.unreadable_rows import places as readable_places
+from rekindle_spark.operators.python_rows import places as readable_places
 from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK
 from rekindle_spark.user_code import argument_checks, code_locations
 from rekindle_spark.user_code.dead_letter_sieve import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on

@@ -2,10 +2,8 @@
 
 late_row_counts    how many there are, of all that counts
 sink_files         the sinks' files: put into the store together
-output_commit      makes output count: the commit record, and what tells of it
+output_commit      makes output count: commit records, and what waits for a checkpoint
 dead_letters       which rows were left out: committed, and the same in every repeat
-output_staging     output of unordered epochs, held back until a checkpoint
-repeat_errors      what is said of a repeat that gave something else
 output_compaction  puts output files of old commits together
 row_packing        packs the rows of many Parquet files into few
 sink_publishing    follows the commit log, and writes committed output to topics

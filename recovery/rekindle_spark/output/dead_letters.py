@@ -6,7 +6,7 @@
 
 A row is left out after some tries, so what was away for a moment decides which. That is a choice,
 and output made with it counts: a repeat that chose otherwise would differ from it, for ever. Where
-output waits for a checkpoint (`output_staging`), a repeat may choose anew. `dead_letter_sieve`
+output waits for a checkpoint (`output_commit`), a repeat may choose anew. `dead_letter_sieve`
 chooses and repeats.
 """
 

@@ -4,7 +4,7 @@
 
 An epoch that runs again is late again. So rows count with the first commit record that finishes
 their epoch, and are written there: a driver that starts goes on with what the log's `fold` has.
-Called by `job_runner` and `output_staging` before a commit, by `output_commit` after it.
+Called by `job_runner` before a commit, by `output_commit` before and after one.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,6 @@
 
 steps             named steps: sources, map, filter, window, join, stateful, top, sinks
 replay            sources that replay files with event time at a chosen speed
-source_files      the file of a source, which must stay the one that the run began with
 unbounded_source  the contract of sources whose future is unknown
 program_pickle    a program as the bytes that executors get
 program           a pipeline fused into chains and edges, as it is shipped to hosts

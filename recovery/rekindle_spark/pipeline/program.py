@@ -7,11 +7,10 @@
 Fusing costs nothing in freedom: stateless steps hold no state and sinks follow their input.
 Partitions have one number each, in topological order. Frames are addressed by it.
 
-Types and names of the columns of all steps, checked when a pipeline is built.
-
-What cannot go from one step to the next, or into a Parquet file, is refused before anything starts,
-with step and column. Keys and aggregates are checked by their operators when the step is added.
-docs/pipelines.md has the table of types.
+Building a pipeline checks the types and names of the columns of all its steps. A column that cannot
+go from one step to the next, or into a Parquet file, is refused before anything starts, with its
+step. Keys and aggregates are checked by their operators when the step is added. docs/pipelines.md
+has the table of types.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping

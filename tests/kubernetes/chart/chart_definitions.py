@@ -1,6 +1,6 @@
 """Definitions of the kinds of others that the chart makes objects of: Prometheus, cert-manager.
 
-They come and are kept like those of providers (testbed's definitions.py).
+They come and are kept like those of providers (testbed's foreign_crds.py).
 """
 
 from collections.abc import Iterator

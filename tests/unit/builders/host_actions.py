@@ -25,8 +25,8 @@ from pyspark import cloudpickle
 from rekindle_spark.operators import (
     FINAL_WATERMARK,
     StatefulOperator,
+    aggregates,
     column_types,
-    exact_sums,
     grouping,
     joins,
     row_hash,
@@ -482,7 +482,7 @@ def of_limits(folder: Path) -> Iterator[Action]:
     for name, attach in ODD.items():
         yield from Story(name, folder / name, built(attach), cut(rows())).begin().actions()
     changes = (
-        *((joins, "CHUNKS_MAX", 0), (exact_sums, "CACHED_ROWS_MAX", 0), (grouping, "FEW_MAX", 0)),
+        *((joins, "CHUNKS_MAX", 0), (aggregates, "CACHED_ROWS_MAX", 0), (grouping, "FEW_MAX", 0)),
         (row_hash, "hashes", lambda table, _: np.zeros(table.num_rows, np.uint64)),
     )
     lowered = [lambda c=change: mock.patch.object(*c) for change in changes]

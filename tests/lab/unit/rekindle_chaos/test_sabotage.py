@@ -14,7 +14,7 @@ LIMIT_SECONDS = 60.0
 # A driver is fenced, and its checkpoint comes late; it makes public what counts already.
 LATE_CHECKPOINT = """
 import json, sys
-from rekindle_spark.output import output_staging as staging
+from rekindle_spark.output import output_commit as staging
 from rekindle_spark.store.checkpoint_store import CheckpointStore as Store
 from rekindle.model.errors import FencedError
 output = ["q/0", 1, 5, "0-1.parquet", "ab"]

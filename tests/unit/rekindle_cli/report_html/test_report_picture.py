@@ -9,7 +9,7 @@ import pytest
 
 from rekindle import report
 from rekindle.model.run_events import Event
-from rekindle_cli.report_html import node_timeline, svg_picture
+from rekindle_cli.report_html import svg_picture, timeline
 from rekindle_testing import run_builders
 from rekindle_testing.run_builders import BuiltScenario
 
@@ -117,4 +117,4 @@ def returned(t: float, node: str) -> Event:
 def test_nodes_alive_follow_losses_and_returns(
     events: tuple[Event, ...], expected: list[tuple[float, int]]
 ) -> None:
-    assert node_timeline.alive({"nodes": 3}, events) == expected
+    assert timeline.alive({"nodes": 3}, events) == expected

@@ -15,7 +15,7 @@ from rekindle_spark.driver import epoch_cutter
 from rekindle_spark.driver.epoch_loop import EpochLoop
 from rekindle_spark.driver.priority_classes import PriorityClasses
 from rekindle_spark.flow_control.memory_budget import MemoryReading
-from rekindle_spark.jobs import job_runner, stage_timing
+from rekindle_spark.jobs import job_results, job_runner
 from rekindle_spark.jobs.job_runner import Result
 
 NOW = 1_000.0
@@ -125,10 +125,10 @@ def test_where_an_epoch_is_in_time_nothing_goes_ahead(monkeypatch: pytest.Monkey
     assert Late(monkeypatch, due=False).poll() == []
 
 
-def stage(seconds: float) -> dict[str, stage_timing.TaskTiming]:
+def stage(seconds: float) -> dict[str, job_results.TaskTiming]:
     return {
-        "a": stage_timing.TaskTiming((0,), seconds),
-        "b": stage_timing.TaskTiming((1,), seconds / 2),
+        "a": job_results.TaskTiming((0,), seconds),
+        "b": job_results.TaskTiming((1,), seconds / 2),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rekindle_spark.executor import native_libraries
-from rekindle_spark.output import repeat_errors
+from rekindle_spark.jobs import job_runner
 
 V3 = "avx avx2 bmi1 bmi2 f16c fma movbe cx16 popcnt sse4_1 sse4_2 ssse3"
 V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
@@ -80,11 +80,9 @@ def test_a_machine_is_described_by_what_matters_to_a_repeat(
 
 
 def test_a_difference_is_put_down_to_the_machines_only_where_they_differ() -> None:
-    alike = repeat_errors.differing("decay", 7, ["x86_64-v4 GenuineIntel"] * 3)
+    alike = job_runner.differing("decay", 7, ["x86_64-v4 GenuineIntel"] * 3)
     assert "CPU" not in str(alike)
     assert str(alike).startswith("step decay, epoch 7: gave another output when it ran again")
-    mixed = repeat_errors.differing(
-        "decay", 7, ["x86_64-v4 GenuineIntel", "x86_64-v3 AuthenticAMD"]
-    )
+    mixed = job_runner.differing("decay", 7, ["x86_64-v4 GenuineIntel", "x86_64-v3 AuthenticAMD"])
     assert "several kinds (x86_64-v3 AuthenticAMD, x86_64-v4 GenuineIntel)" in str(mixed)
     assert "deterministic=False" in mixed.remedy

@@ -3,15 +3,13 @@
 import pytest
 
 from rekindle_spark.driver.catch_up_loop import CatchUpStream
-from rekindle_spark.flow_control.catch_up_batching import (
+from rekindle_spark.flow_control.catch_up_pace import (
+    GAIN_MIN,
     PIECE_EPOCHS_FIRST,
     PIECE_EPOCHS_MAX,
-    CatchUpBatching,
-)
-from rekindle_spark.flow_control.catch_up_throttle import (
-    GAIN_MIN,
     REST_FIRST,
     REST_MAX,
+    CatchUpBatching,
     CatchUpThrottle,
 )
 from rekindle_spark.jobs.job_runner import RETRY_SECONDS

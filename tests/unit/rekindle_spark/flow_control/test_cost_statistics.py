@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from rekindle_spark.driver.partition_table import Retained
-from rekindle_spark.flow_control.cost_statistics import WINDOW_SECONDS, CostStatistics
+from rekindle_spark.flow_control.cost_statistics import STEP_BACK, WINDOW_SECONDS, CostStatistics
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
-from rekindle_spark.flow_control.partition_costs import STEP_BACK
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_testing.runtime_builders import UnreadSource

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rekindle.model.errors import RunError
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control import memory_budget, memory_pressure
-from rekindle_spark.flow_control.catch_up_batching import PIECE_EPOCHS_MAX
+from rekindle_spark.flow_control.catch_up_pace import PIECE_EPOCHS_MAX
 from rekindle_spark.flow_control.memory_budget import (
     CALM_FIRST,
     CALM_MAX,

@@ -13,8 +13,8 @@ from rekindle_spark.flow_control.stragglers import (
     Epoch,
     Stragglers,
 )
-from rekindle_spark.jobs import stage_timing
-from rekindle_spark.jobs.stage_timing import TaskTiming
+from rekindle_spark.jobs import job_results
+from rekindle_spark.jobs.job_results import TaskTiming
 
 NAMES = ("a", "b", "c")
 EVEN = dict.fromkeys(NAMES, 1.0)
@@ -163,7 +163,7 @@ def test_a_tasks_time_begins_when_the_stage_before_has_ended() -> None:
         {"executor": "b", "partitions": {"4": {}}, "arrived": 0.75},
         {"executor": "a", "partitions": {"3": {}}, "arrived": 1.5},
     ]
-    assert stage_timing.stages(produced, reports) == (
+    assert job_results.stages(produced, reports) == (
         {"a": TaskTiming((0, 1), 0.25), "b": TaskTiming((2,), 0.5)},
         {"a": TaskTiming((3,), 1.0), "b": TaskTiming((4,), 0.25)},
     )
@@ -175,13 +175,13 @@ def test_a_task_that_was_run_again_elsewhere_took_nobody_any_time() -> None:
         {"executor": "a", "partitions": {"0": {}}, "arrived": 0.2},
         {"executor": "a", "status": "refused", "text": "ran on executor b", "arrived": 0.9},
     ]
-    assert stage_timing.stages(produced, reports) == ({"a": TaskTiming((0,), 0.2)},)
+    assert job_results.stages(produced, reports) == ({"a": TaskTiming((0,), 0.2)},)
 
 
 def test_a_roll_call_took_nobody_any_time() -> None:
     produced = ((("a", {}), ("b", {})),)
     reports = [{"executor": name, "partitions": {}, "arrived": 0.1} for name in "ab"]
-    assert stage_timing.stages(produced, reports) == ({},)
+    assert job_results.stages(produced, reports) == ({},)
 
 
 class CrowdedCourse:

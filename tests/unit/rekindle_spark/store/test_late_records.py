@@ -15,7 +15,7 @@ from file_stories import (
 
 from rekindle.model import record_format
 from rekindle.model.errors import FencedError
-from rekindle_spark.output import output_staging
+from rekindle_spark.output import output_commit
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_spark.store.commit_summary import CommitSummary
 
@@ -119,6 +119,6 @@ def test_what_counts_already_is_not_owed_a_second_time() -> None:
     owed["outputs"].append(["r/0", 4, 1, "A-4", "A"])
     fold = CommitSummary()
     fold.take_in(1, commit("B", 3, 4))
-    left = output_staging.without_committed(owed, fold, {"r/0": 4})
+    left = output_commit.without_committed(owed, fold, {"r/0": 4})
     assert left["outputs"] == [["q/0", 5, 1, "A-5", "A"]]
     assert left["late"] == [["rows/0", 5, 2]]

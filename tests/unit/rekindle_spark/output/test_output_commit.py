@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rekindle_spark.driver.driver_context import Staged
-from rekindle_spark.output import output_staging
+from rekindle_spark.output import output_commit
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
@@ -62,13 +62,13 @@ def stage(application: Any, number: int, *epochs: list[Any]) -> None:
     parts = application.program.output_parts(number)
     (output,) = parts
     told = [[*one[:3], {output: one[3]} if one[1] else {}, one[4]] for one in epochs]
-    output_staging.stage(application.staged, number, parts, told, unordered=False)
+    output_commit.stage(application.staged, number, parts, told, unordered=False)
 
 
 def published(application: Any, at: int, behind: frozenset[int] = frozenset()) -> Any:
-    record = output_staging.publishable(application, at, behind)
+    record = output_commit.publishable(application, at, behind)
     if record is not None:
-        output_staging.publish(application, at, record)
+        output_commit.publish_staged(application, at, record)
     return record
 
 
@@ -108,7 +108,7 @@ def test_late_rows_of_what_was_held_back_count_once_and_as_the_last_repeat_has_t
 
 def test_in_the_end_all_counts_but_what_has_stopped(application: Any) -> None:
     application.progress.stopped = {COUNTS: object()}
-    output_staging.publish_all(application, 7)
+    output_commit.publish_all(application, 7)
     (record,) = application.said
     assert list(record["finished"]) == ["rows/0"]
 
@@ -120,15 +120,15 @@ def test_in_the_end_what_is_made_of_again_for_what_has_stopped_does_not_count(
     uncertain = replace(first, root=replace(first.root, deterministic=False))
     application.program = replace(application.program, chains=(uncertain, *others))
     application.progress.stopped = {COUNTS: object()}
-    output_staging.publish_all(application, 7)
+    output_commit.publish_all(application, 7)
     assert application.said == []
 
 
 def test_an_epoch_stays_unordered_when_a_part_of_it_is_run_again_in_order(application: Any) -> None:
     staged = dict[int, Staged]()
     application.staged = staged
-    output_staging.stage(staged, ROWS, application.program.output_parts(ROWS), [], unordered=True)
-    assert not output_staging.is_unordered(application)
+    output_commit.stage(staged, ROWS, application.program.output_parts(ROWS), [], unordered=True)
+    assert not output_commit.is_unordered(application)
     for number, unordered in ((ROWS, True), (COUNTS, False)):
-        output_staging.stage(staged, number, {}, [[5, 0, "digest", {}, 0]], unordered=unordered)
-    assert output_staging.is_unordered(application)
+        output_commit.stage(staged, number, {}, [[5, 0, "digest", {}, 0]], unordered=unordered)
+    assert output_commit.is_unordered(application)

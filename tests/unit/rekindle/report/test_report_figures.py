@@ -3,7 +3,7 @@
 from typing import Any
 
 from rekindle.model.run_events import Event
-from rekindle.report import report_plans
+from rekindle.report import report_figures
 from rekindle.report.input_record import Inputs
 
 # Each query has one partition of its own behind a source of its own, but for `wide`, which has two.
@@ -53,7 +53,7 @@ ANSWERS = {
 
 
 def test_what_waits_after_a_plan_is_listed_with_what_it_needs_and_what_is_left() -> None:
-    found = report_plans.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[1]
+    found = report_figures.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[1]
     assert found.queries == (
         {
             "query": "wide",
@@ -68,13 +68,13 @@ def test_what_waits_after_a_plan_is_listed_with_what_it_needs_and_what_is_left()
 def test_what_the_planner_had_put_off_is_known_though_no_problem_names_it() -> None:
     narrow = {**PROBLEMS, 1: problem(("top/0",), 40.0)}
     chosen = {**ANSWERS, 1: answer(["flights/0", "top/0"])}
-    (entry,) = report_plans.follow(RUN, INPUTS, narrow, chosen)[1].queries
-    assert (entry["query"], entry["reason"]) == ("wide", report_plans.PUT_OFF)
+    (entry,) = report_figures.follow(RUN, INPUTS, narrow, chosen)[1].queries
+    assert (entry["query"], entry["reason"]) == ("wide", report_figures.PUT_OFF)
     assert entry["needed_cpu_percent"] == 80.0  # dearer than steadily, like what was planned
 
 
 def test_why_a_seven_waits_while_a_one_runs_is_one_sentence() -> None:
-    found = report_plans.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[1]
+    found = report_figures.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[1]
     assert found.sentence == (
         "wide (priority 7) waits while small (priority 1) runs: it needs 80 % of a core and 10 % "
         "is left, and what runs is not stopped for it."
@@ -82,7 +82,7 @@ def test_why_a_seven_waits_while_a_one_runs_is_one_sentence() -> None:
 
 
 def test_a_query_of_which_one_partition_is_back_still_waits() -> None:
-    found = report_plans.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[2]
+    found = report_figures.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[2]
     assert [entry["query"] for entry in found.queries] == ["wide"]
     assert found.queries[0]["needed_cpu_percent"] == 40.0
 
@@ -91,7 +91,7 @@ def test_where_all_comes_back_nothing_is_left_waiting() -> None:
     events = (*RUN, plan(15.0, 3, "wide/1"))
     problems = {**PROBLEMS, 3: problem(("wide/1",), 90.0)}
     answers = {**ANSWERS, 3: answer(["wide/1"])}
-    last = report_plans.follow(events, INPUTS, problems, answers)[3]
+    last = report_figures.follow(events, INPUTS, problems, answers)[3]
     assert (last.queries, last.sentence) == ((), None)
 
 
@@ -99,10 +99,10 @@ def test_what_waits_for_something_more_important_needs_no_sentence() -> None:
     gone = statistics(flights_0="n1", top_0="n1", wide_0="n2", wide_1="n2", weather_0="n2")
     events = (gone, Event(0.0, "kill", node="n2"), plan(1.0, 1, "wide/0"))
     answers = {1: answer(["wide/0"], wide_1="no-capacity")}
-    found = report_plans.follow(events, INPUTS, {1: PROBLEMS[2]}, answers)[1]
+    found = report_figures.follow(events, INPUTS, {1: PROBLEMS[2]}, answers)[1]
     assert [entry["query"] for entry in found.queries] == ["wide", "small"]
     assert found.sentence is None
 
 
 def test_a_run_without_measurements_says_nothing() -> None:
-    assert report_plans.follow(RUN[1:], INPUTS, PROBLEMS, ANSWERS) == {}
+    assert report_figures.follow(RUN[1:], INPUTS, PROBLEMS, ANSWERS) == {}

@@ -5,13 +5,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rekindle_spark.checkpoint import savepoint_upgrade
 from rekindle_spark.operators import (
     INITIAL_WATERMARK,
     Aggregate,
     IntervalJoin,
     Top,
     WindowAggregate,
-    step_beginnings,
 )
 
 SECOND = 1_000_000
@@ -37,10 +37,10 @@ def test_the_first_window_is_the_first_whole_one_and_what_is_made_of_it_is_whole
     size: int, slide: int | None, first: int
 ) -> None:
     operator, moment = window(size, slide), 12 * SECOND + 1
-    state = step_beginnings.initial_from(operator, moment)
+    state = savepoint_upgrade.initial_from(operator, moment)
     found = ends(operator, state, range(13, 100), 100)
     assert found[0] == first
-    whole = step_beginnings.new_from(operator, moment)
+    whole = savepoint_upgrade.new_from(operator, moment)
     missing = ends(operator, operator.initial(), range(100), first)[:-1]
     assert missing[-1] * SECOND < whole <= first * SECOND
 
@@ -48,12 +48,12 @@ def test_the_first_window_is_the_first_whole_one_and_what_is_made_of_it_is_whole
 def test_a_step_that_goes_on_has_emitted_all_up_to_its_watermark() -> None:
     operator = window(10)
     for watermark, whole in ((20 * SECOND - 2, 20 * SECOND), (20 * SECOND - 1, 20 * SECOND + 1)):
-        assert step_beginnings.kept_from(operator, watermark) == whole
+        assert savepoint_upgrade.kept_from(operator, watermark) == whole
     top = Top("t", SCHEMA, "at", "n", 1)
-    assert step_beginnings.kept_from(top, 7) == 8
+    assert savepoint_upgrade.kept_from(top, 7) == 8
 
 
 def test_a_new_join_has_all_pairs_once_rows_of_both_sides_that_are_near_have_come() -> None:
     join = IntervalJoin("j", SCHEMA, SCHEMA.set(1, pa.field("m", pa.int64())), "at", "at", [], 5)
-    assert step_beginnings.new_from(join, 7) == 7 + 5 * SECOND
-    assert step_beginnings.initial_from(join, 7) == join.initial()
+    assert savepoint_upgrade.new_from(join, 7) == 7 + 5 * SECOND
+    assert savepoint_upgrade.initial_from(join, 7) == join.initial()

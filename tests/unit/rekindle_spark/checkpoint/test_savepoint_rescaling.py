@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rekindle_spark.checkpoint import savepoint_upgrade
 from rekindle_spark.operators import (
     FINAL_WATERMARK,
     INITIAL_WATERMARK,
@@ -18,7 +19,6 @@ from rekindle_spark.operators import (
     Top,
     ValueState,
     WindowAggregate,
-    rescaling,
     row_hash,
 )
 from rekindle_spark.pipeline.steps import count, total
@@ -100,7 +100,7 @@ class Stage:
 
     def scale(self, parallelism: int) -> None:
         dumped = [self.operator.dump(state) for state in self.states]
-        parts = rescaling.redistributed(self.operator.state_keys, dumped, parallelism)
+        parts = savepoint_upgrade.redistributed(self.operator.state_keys, dumped, parallelism)
         self.states = [self.operator.load(tables) for tables in parts]
 
     @property
@@ -134,4 +134,4 @@ def test_it_makes_no_difference_to_any_operator(
 def test_with_the_same_parallelism_every_table_stays_as_it_is() -> None:
     operator = OPERATORS["window"]
     dumped = [operator.dump(operator.initial())] * 2
-    assert rescaling.redistributed(operator.state_keys, dumped, 2) == dumped
+    assert savepoint_upgrade.redistributed(operator.state_keys, dumped, 2) == dumped

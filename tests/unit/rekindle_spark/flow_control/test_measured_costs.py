@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle_spark.flow_control import partition_costs
-from rekindle_spark.flow_control.partition_costs import COST_PERCENT_MIN, PartitionCosts
+from rekindle_spark.flow_control import cost_statistics
+from rekindle_spark.flow_control.cost_statistics import COST_PERCENT_MIN, PartitionCosts
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, count
@@ -125,7 +125,7 @@ def test_an_executor_that_has_gone_is_measured_no_more() -> None:
 def test_a_new_rate_is_nearer_to_the_target_and_never_far_off(
     rate: float, load: float, target: float
 ) -> None:
-    found, there = partition_costs.calibrated(rate, load, target, 1.0)
+    found, there = cost_statistics.calibrated(rate, load, target, 1.0)
     assert 0.69 * rate <= found <= 1.51 * rate
     assert there == (found == rate) or load == target
     if not there:
@@ -133,6 +133,6 @@ def test_a_new_rate_is_nearer_to_the_target_and_never_far_off(
 
 
 def test_nodes_that_do_not_keep_up_get_fewer_rows_whatever_the_load_says() -> None:
-    found, there = partition_costs.calibrated(1000.0, 0.5, 0.7, 2.0)
+    found, there = cost_statistics.calibrated(1000.0, 0.5, 0.7, 2.0)
     assert found < 1000
     assert not there

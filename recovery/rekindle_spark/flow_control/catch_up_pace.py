@@ -1,4 +1,4 @@
-"""How many epochs one job of catching up takes on.
+"""How many epochs one job of catching up takes on, and how long catching up rests.
 
 A job costs something whatever it carries, and more with each epoch. Both are estimated from the
 executor's own jobs, recent ones counting most; its first one loads classes and says nothing. The
@@ -8,7 +8,12 @@ longer ones hold those up for little. Jobs that are all alike do not tell the tw
 next one is a little larger then, for what was found before may hold no more, and half as large
 after the only one that was measured, where that was too long. On nodes that had just
 come, whose code was not compiled yet, pieces stayed at two epochs that took as long as eight.
-Pure: measured times are given.
+
+On an executor catching up shares the CPU with live queries. Work is done in whole epochs of
+partitions, which cannot be put aside for a live query, so catching up is paced: after each of its
+jobs an executor with live partitions rests, the longer the more the epochs exceed what they take
+otherwise. Never so long that it gains less than two epochs in the time of one: where nodes have
+little to spare, it would be behind for minutes. Pure: measured times are given.
 """
 
 from dataclasses import dataclass
@@ -85,3 +90,40 @@ class CatchUpBatching:
         self.mean_seconds += share * (seconds - self.mean_seconds)
         self.mean_square += share * (epochs * epochs - self.mean_square)
         self.mean_product += share * (epochs * seconds - self.mean_product)
+
+
+SLOWED_MAX = 0.1
+REST_FIRST, REST_MAX = 0.25, 4.0
+# Epochs that are caught up in the time of one, at least, however slow the live ones are.
+GAIN_MIN = 3.0
+GROWTH = 1.5
+SMOOTHING = 0.2
+
+
+@dataclass(slots=True)
+class CatchUpThrottle:
+    """`interval_seconds` is how far apart epochs are cut when all is well, `usual_seconds` what
+    one takes when nothing catches up; `rest_ratio` what a rest takes of the time of the job before
+    it."""
+
+    interval_seconds: float
+    usual_seconds: float = 0.0
+    rest_ratio: float = 0.0
+
+    def epoch_took(self, seconds: float, *, alone: bool) -> None:
+        """An epoch of live partitions has run; `alone`: nothing was done for what is
+        behind."""
+        if alone:
+            self.usual_seconds += SMOOTHING * (seconds - self.usual_seconds)
+            self.rest_ratio = 0.0
+        elif seconds > (1.0 + SLOWED_MAX) * max(self.interval_seconds, self.usual_seconds):
+            self.rest_ratio = min(REST_MAX, max(REST_FIRST, GROWTH * self.rest_ratio))
+        elif self.rest_ratio > REST_FIRST:
+            self.rest_ratio /= GROWTH
+        else:
+            self.rest_ratio = 0.0
+
+    def rest_seconds(self, job_seconds: float, epochs: int) -> float:
+        """How long to rest after a job of catching up by so many epochs."""
+        spare = epochs * self.interval_seconds / GAIN_MIN - job_seconds
+        return max(0.0, min(self.rest_ratio * job_seconds, spare))
