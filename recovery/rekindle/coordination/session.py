@@ -312,6 +312,7 @@ def _opened(case: Case, reading: ApplicationReading, now: float) -> tuple[Coordi
             plan_epoch=case.kept.plan_epoch,
             incident=case.kept.incident if _goes_on(report, case) else None,
             incidents=case.kept.incidents,
+            seen_at=case.kept.seen_at,
         )
     return fresh, replace(
         case,

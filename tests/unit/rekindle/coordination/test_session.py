@@ -186,6 +186,26 @@ def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> Non
     assert set(plan.order.placement) <= set(COSTS)
 
 
+def test_an_incident_goes_on_in_the_next_generation_with_a_clock_that_is_an_hour_behind() -> None:
+    desk = running()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    before = desk.decide().case.incident
+    assert before is not None
+    desk.case = desk.restart()
+    desk.reading = replace(
+        desk.reading,
+        topology=msgspec.structs.replace(desk.reading.topology, generation=2, resumed=True),
+        heartbeat=Heartbeat(generation=2, since=1.0),
+    )
+    desk.now -= 3600.0
+    after = desk.decide().case.incident
+    assert after is not None
+    assert after.began_at <= after.newest_loss_at <= desk.now
+    assert after.behind_since - after.began_at == before.behind_since - before.began_at
+
+
 def test_nodes_are_asked_for_until_they_are_there_even_when_all_runs_without_them() -> None:
     desk = running()
     del desk.nodes["n1"]
