@@ -400,6 +400,9 @@ def _take_in(
         if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
         tell(report_diff.observe(state, report, domains))
+    progress = _of_generation(reading.progress, case.generation)
+    if progress is not None and (names := report_diff.named(state, progress)):
+        tell([happened.NodesNamed(names)])
     driver = _driver(reading, case.generation)
     if dry_run and driver is Driver.THERE and reading.progress is not None:
         tell(report_diff.heard_again(state, reading.progress, reading.nodes_gone))

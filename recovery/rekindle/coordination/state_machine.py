@@ -222,6 +222,8 @@ def _handle(
             return node_membership.pace(state, node, slow=slow)
         case happened.NodesLocated(domains):
             return node_membership.locate(state, domains), ()
+        case happened.NodesNamed(cluster_nodes):
+            return node_membership.name(state, cluster_nodes), ()
         case happened.LossesAnnounced(notices):
             return announced_losses.announce(state, notices, now)
         case happened.NodesLost(nodes):
