@@ -14,10 +14,12 @@ The admission webhook sets them. `rekindle-sidecar --probe` asks whether it answ
 """
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
@@ -29,7 +31,13 @@ Environment = Mapping[str, str]
 
 def main() -> None:
     """The console script; ends with the exit codes of `rekindle`."""
-    sys.exit(_run(sys.argv[1:], os.environ))
+    interrupts.end_at_once(signal.SIGTERM)
+    try:
+        with interrupts.raised():
+            code = _run(sys.argv[1:], os.environ)
+    except KeyboardInterrupt:
+        code = interrupts.INTERRUPTED
+    sys.exit(code)
 
 
 def _run(arguments: Sequence[str], environment: Environment) -> int:
