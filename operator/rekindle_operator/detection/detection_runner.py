@@ -277,8 +277,7 @@ HEARD_SECONDS = 5.0
 class DetectionRunner:
     """Moments are of `time.monotonic` unless said otherwise. `_doubted` are applications whose
     drivers hear from nodes that they have lost: they are looked at again with the next round.
-    `_decided` are the cases as they were decided last, `_lost` the Nodes that their open incidents
-    have lost: also those that were lost before we looked."""
+    `_decided` are the newest cases, `_lost` the Nodes that their open incidents have lost."""
 
     known: ClusterView
     avoidance: Avoidance = field(init=False)
@@ -339,14 +338,11 @@ class DetectionRunner:
         self._observe(place)
 
     def note_decision(self, place: Place, case: Case) -> None:
-        """A case was decided about. What it says of losses, operators may have seen that were there
-        before."""
+        """A case was decided about. Its record also tells of losses before this operator began."""
         self._decided[place] = case
         incident = case.incident
-        hosts = {} if incident is None else self.hosts_ever(place)
-        self._lost[place] = (
-            frozenset() if incident is None else frozenset(lost_hosts(incident, hosts).values())
-        )
+        lost = {} if incident is None else lost_hosts(incident, self.hosts_ever(place))
+        self._lost[place] = frozenset(lost.values())
 
     def forget_decisions(self) -> None:
         """Another one decides from now on."""
@@ -484,11 +480,12 @@ class DetectionRunner:
         views = {} if case is None or case.state is None else case.state.nodes
         named = {name: view.cluster_node for name, view in views.items() if view.cluster_node}
         application = self.known.application(place)
-        nameless = {name: view for name, view in views.items() if name not in {*named, *hosts}}
+        known = named.keys() | hosts.keys()
+        nameless = {name: view for name, view in views.items() if name not in known}
         if nameless and application is not None:
-            pods = application.executors or application.earlier_executors
-            left = node_inventory.locate(nameless, pods).pods
-            named |= {name: pod.node for name, pod in left.items() if pod.node}
+            left = application.executors or application.earlier_executors
+            pods = node_inventory.locate(nameless, left).pods.items()
+            named |= {name: pod.node for name, pod in pods if pod.node}
         return {**named, **hosts}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
