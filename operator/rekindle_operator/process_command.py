@@ -1,6 +1,7 @@
 """A process of the operator as a command: what it prints of an error, and its exit code.
 
-0 ended in order, 1 the run failed, 2 wrong usage. Called by the mains of operator and webhook.
+0 ended in order, 1 the run failed, 2 wrong usage, 130 interrupted before it ran. Called by the
+mains of operator and webhook.
 """
 
 import sys
@@ -12,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 import typer
 from typer.exceptions import TyperException
 
+from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_coordinator import json_lines
 
@@ -23,7 +25,10 @@ def run(program: str, function: Callable[..., Any]) -> NoReturn:
     )
     application.command()(function)
     try:
-        code = application(prog_name=program, standalone_mode=False)
+        with interrupts.raised():
+            code = application(prog_name=program, standalone_mode=False)
+    except KeyboardInterrupt:
+        sys.exit(interrupts.INTERRUPTED)
     except TyperException as error:
         # without what else it might have been: the only short option is no guess
         what = " ".join(error.format_message().split()).partition(" (Possible")[0].rstrip(".")

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-INTERRUPTED = 130
+SIGNALLED = 128
+INTERRUPTED = SIGNALLED + signal.SIGINT
 AGAIN_SECONDS = 0.01
 # How Python names the files of its import system.
 IMPORT_SYSTEM = "<frozen importlib"
@@ -42,10 +43,14 @@ _raised: set[type[BaseException]] = {KeyboardInterrupt}
 _last: list[tuple[int, Handler]] = [(signal.SIGINT, signal.default_int_handler)]
 
 
-def end_at_once() -> None:
-    """From now on Ctrl-C ends the process. Called first of all by the main of a command."""
+def end_at_once(*others: signal.Signals) -> None:
+    """From now on Ctrl-C ends the process, and so do other signals that nobody handles: the first
+    process of a container would ignore them. Called first of all by the main of a command."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
+    for other in others:
+        if signal.getsignal(other) is signal.SIG_DFL:
+            signal.signal(other, _end)
 
 
 @contextmanager
@@ -113,8 +118,8 @@ def _handles() -> bool:
     return True
 
 
-def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    _exit(INTERRUPTED)
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    _exit(SIGNALLED + number)
 
 
 def _raise_again(others: Callable[[Any], object]) -> Callable[[Any], None]:

@@ -3,19 +3,26 @@
 It imports nothing of the command line. Exit codes are those of `rekindle`.
 """
 
+import signal
 import sys
 
 import msgspec
 
+from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_sidecar.sidecar_options import SidecarOptions
-from rekindle_sidecar.sidecar_process import serve
 
 
 def main() -> int:
     """Serves; returns the exit code."""
+    interrupts.end_at_once(signal.SIGTERM)
+    from rekindle_sidecar import sidecar_process  # what it imports takes its time
+
     try:
-        serve(_options(sys.argv[1:]))
+        with interrupts.raised():
+            sidecar_process.serve(_options(sys.argv[1:]))
+    except KeyboardInterrupt:
+        return interrupts.INTERRUPTED
     except RekindleError as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

@@ -18,11 +18,13 @@ the standard library alone, since it runs every second while a pod starts.
 
 import http.client
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError, RunError
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
@@ -34,7 +36,13 @@ Environment = Mapping[str, str]
 
 def main() -> None:
     """The console script; ends with the exit codes of `rekindle`."""
-    sys.exit(_run(sys.argv[1:], os.environ))
+    interrupts.end_at_once(signal.SIGTERM)
+    try:
+        with interrupts.raised():
+            code = _run(sys.argv[1:], os.environ)
+    except KeyboardInterrupt:
+        code = interrupts.INTERRUPTED
+    sys.exit(code)
 
 
 def _run(arguments: Sequence[str], environment: Environment) -> int:

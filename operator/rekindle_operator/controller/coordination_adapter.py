@@ -107,7 +107,8 @@ class CoordinationAdapter:
         Without them the pipeline's own policy holds, as a driver that nobody plans for would wait
         for ever; but planning takes no longer than any class allows.
         """
-        reading, held = self._capped(place, reading), self.known.held(place)
+        reading = self._named(place, self._capped(place, reading))
+        held = self.known.held(place)
         if held is None:
             return DecisionTerms(_unruled(reading, list(self.known.classes.values())))
         queries = {query.name for query in reading.topology.topology.queries}
@@ -130,6 +131,22 @@ class CoordinationAdapter:
             after = progress if same else msgspec.structs.replace(progress, nodes=nodes)
             self._progress[place] = (progress, after)
         return reading if after is progress else replace(reading, progress=after)
+
+    def _named(self, place: Place, reading: ApplicationReading) -> ApplicationReading:
+        """The reading with the Nodes that the driver's nodes are on by their pods, for the record:
+        who comes after a loss may find neither the pod nor the driver's word for it."""
+        progress, hosts = reading.progress, self.judge.hosts(place)
+        if progress is None:
+            return reading
+        nodes = {
+            name: msgspec.structs.replace(seen, cluster_node=hosts[name])
+            for name, seen in progress.nodes.items()
+            if name in hosts and hosts[name] != seen.cluster_node
+        }
+        if not nodes:
+            return reading
+        progress = msgspec.structs.replace(progress, nodes={**progress.nodes, **nodes})
+        return replace(reading, progress=progress)
 
     def _shares(
         self, application: MatchedApplication, nodes: Mapping[str, NodeSeen]

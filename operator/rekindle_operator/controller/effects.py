@@ -41,7 +41,7 @@ from rekindle_operator.provisioning import (
     limits_of,
 )
 from rekindle_operator.provisioning.node_provisioner import NodeProvisioner, Rows, Wanted, by_place
-from rekindle_operator.recovery import ClusterFacts, RecoveryTerms
+from rekindle_operator.recovery import ClusterFacts, RecoveryTerms, lost_hosts
 from rekindle_operator.recovery.recovery_writer import Moment, RecoveryWriter
 from rekindle_operator.remediation.pod_eviction import PodEviction, kept_off_needlessly
 from rekindle_operator.remediation.remediation_runner import RemediationRunner, RemediationWriter
@@ -69,10 +69,8 @@ class DrainedNodes:
         if number != incident.number:
             found = {}
             self._announced[place] = incident.number, found
-        hosts = self.judge.hosts_ever(place)
-        for name in incident.lost:
-            if name in hosts:
-                found.setdefault(hosts[name], self._is_leaving(hosts[name]))
+        for node in lost_hosts(incident, self.judge.hosts_ever(place)).values():
+            found.setdefault(node, self._is_leaving(node))
         return frozenset(name for name, announced in found.items() if announced)
 
     def forget(self, place: Place) -> None:
@@ -275,6 +273,7 @@ class Effects:
         if before is None or before.plan_sequence != look.case.plan_sequence:
             self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)
+        self.judge.note_decision(place, case)
         self.contacts.decided(place, look)
         application_ = self.known.application(place)
         if application_ is None or not self._acting:
@@ -397,6 +396,7 @@ class Effects:
         self.statuses.forget()
         self.remedying.tender.forget()
         self.departures.clear()
+        self.judge.forget_decisions()
         self.whole.forget()
         self._demands.clear()
         self.contacts.forget_answers()
@@ -506,7 +506,7 @@ class Effects:
                 for name, node in self.known.registry.nodes.items()
             },
             idle_seconds={name: now - since for name, since in self._idle_since.items()},
-            lost=frozenset(self.judge.state.told),
+            lost=self.judge.nodes_lost,
         )
 
     def _urgent(self) -> list[Place]:

@@ -204,7 +204,7 @@ class MetricsReader:
         metrics.acts.set(self.acts())
         metrics.nodes.set(len(self.known.registry.nodes))
         metrics.suspected.set(len(state.suspects))
-        metrics.lost.set(len(state.told))
+        metrics.lost.set(len(self.judge.nodes_lost))
         metrics.announced.set(len(self.judge.announced.noticed))
         metrics.held.set(state.held_at is not None)
         metrics.policies.set(len(self.known.policies))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rekindle.coordination import LossNotice
-from rekindle.coordination.session import ApplicationReading, Driver
+from rekindle.coordination.session import ApplicationReading, Case, Driver
 from rekindle.protocol import Heartbeat, ProgressReport
 from rekindle.protocol.store_paths import Place
 from rekindle_operator import recovery
@@ -35,7 +35,7 @@ from rekindle_operator.detection.detection_input import WatchedApplication as Ob
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 from rekindle_operator.detection.node_detector import NodeInventory
 from rekindle_operator.policies.effective_policy import Effective
-from rekindle_operator.recovery import NodeObservation
+from rekindle_operator.recovery import NodeObservation, lost_hosts
 
 # What was heard on a node where no executor is any more is of no use after that.
 KEPT_SECONDS = 600.0
@@ -271,21 +271,21 @@ ROUND_SECONDS = 0.5
 DRAINED = loss_notices.DRAIN
 # What a driver has heard from so recently is there, whatever was judged before.
 HEARD_SECONDS = 5.0
-# Nodes of an application that are kept after they have left its driver's report.
-LEFT_MAX = 1_000
 
 
 @dataclass(slots=True)
 class DetectionRunner:
     """Moments are of `time.monotonic` unless said otherwise. `_doubted` are applications whose
-    drivers hear from nodes that they have lost: they are looked at again with the next round."""
+    drivers hear from nodes that they have lost: they are looked at again with the next round.
+    `_decided` are the newest cases, `_lost` the Nodes that their open incidents have lost."""
 
     known: ClusterView
     avoidance: Avoidance = field(init=False)
     announced: Notices = field(init=False)
     state: NodeInventory = field(default_factory=NodeInventory)
     sightings: dict[Place, dict[str, NodeObservation]] = field(default_factory=dict)
-    _left: dict[Place, dict[str, str]] = field(default_factory=dict)
+    _decided: dict[Place, Case] = field(default_factory=dict)
+    _lost: dict[Place, frozenset[str]] = field(default_factory=dict)
     _heard: dict[Place, DriverSilence] = field(default_factory=dict)
     _readings: dict[Place, ApplicationReading] = field(default_factory=dict)
     _observed: dict[str, Observed] = field(default_factory=dict)
@@ -334,16 +334,27 @@ class DetectionRunner:
         if before is None or before.progress is not progress:
             heard = self._heard.get(place)
             self._heard[place] = hear(heard, progress, application.executors, now)
-            stood = self._hosts.get(place, {})
             self.hosts(place)
-            self._note_left(place, {name: node for name, (_, node) in stood.items()})
         self._observe(place)
+
+    def note_decision(self, place: Place, case: Case) -> None:
+        """A case was decided about. Its record also tells of losses before this operator began."""
+        self._decided[place] = case
+        incident = case.incident
+        lost = {} if incident is None else lost_hosts(incident, self.hosts_ever(place))
+        self._lost[place] = frozenset(lost.values())
+
+    def forget_decisions(self) -> None:
+        """Another one decides from now on."""
+        self._decided.clear()
+        self._lost.clear()
 
     def forget(self, place: Place) -> None:
         """An application that is gone."""
-        self._left.pop(place, None)
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
+        self._decided.pop(place, None)
+        self._lost.pop(place, None)
         self._hosts_for.pop(place, None)
         self._doubted.discard(place)
         self._observed.pop(str(place), None)
@@ -372,6 +383,7 @@ class DetectionRunner:
         touched, self._doubted = stirred | self._doubted, set()
         if otherwise:
             touched |= {_place(name) for those in self.state.told.values() for name in those}
+            touched |= {place for place, lost in self._lost.items() if lost}
         return touched | (self._sight(verdicts, now) if verdicts else frozenset())
 
     def lost_nodes(self, place: Place) -> frozenset[str]:
@@ -384,6 +396,7 @@ class DetectionRunner:
                     self._told_to.setdefault(name, []).append(node)
         told = [node for node in self._told_to.get(str(place), ()) if self._is_same(place, node)]
         told += [node for node in self._overdue(place) if node not in told]
+        told += sorted(self.looks_lost(self._lost.get(place, ())) - set(told))
         lost = frozenset(node for node in told if not self._is_heard(place, node))
         if len(lost) < len(told):
             self._doubted.add(place)
@@ -416,6 +429,12 @@ class DetectionRunner:
     def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""
         return node_detector.looks_lost(self.state, time.monotonic(), self.rules, among)
+
+    @property
+    def nodes_lost(self) -> frozenset[str]:
+        """Nodes that are lost to some application."""
+        recorded = frozenset[str]().union(*self._lost.values())
+        return frozenset(self.state.told) | (self.looks_lost(recorded) if recorded else recorded)
 
     @property
     def knows_silence(self) -> bool:
@@ -455,18 +474,29 @@ class DetectionRunner:
         return {name: node for name, (_, node) in known.items()}
 
     def hosts_ever(self, place: Place) -> dict[str, str]:
-        """The same, with nodes of which the driver has ceased to speak."""
-        return {**self._left.get(place, {}), **self.hosts(place)}
+        """The same, with nodes of which the driver has ceased to speak: by the record of the
+        application, or, where that does not say it, by the pods that are left."""
+        case, hosts = self._decided.get(place), self.hosts(place)
+        views = {} if case is None or case.state is None else case.state.nodes
+        named = {name: view.cluster_node for name, view in views.items() if view.cluster_node}
+        application = self.known.application(place)
+        known = named.keys() | hosts.keys()
+        nameless = {name: view for name, view in views.items() if name not in known}
+        if nameless and application is not None:
+            left = application.executors or application.earlier_executors
+            pods = node_inventory.locate(nameless, left).pods.items()
+            named |= {name: pod.node for name, pod in pods if pod.node}
+        return {**named, **hosts}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
         """Whether the newest driver has certainly ended, or its node is lost.
 
-        One whose pod nobody has seen may run outside of this cluster: nothing is known of it.
+        One that never had a pod in this cluster may run outside of it: nothing is known of it.
         """
         application = self.known.application(place)
         driver = application.driver if application is not None else None
         if driver is None:
-            return place in self._drivers
+            return place in self._drivers or (application is not None and _had_driver(application))
         if driver.ended:
             return True
         if self.looks_lost([driver.node]):
@@ -535,13 +565,6 @@ class DetectionRunner:
             for application in self.known.applications()
             if not nodes.isdisjoint(application.nodes)
         )
-
-    def _note_left(self, place: Place, stood: Mapping[str, str]) -> None:
-        """Keep where executors stood of which the driver does not speak any more."""
-        left = {name: node for name, node in stood.items() if name not in self._hosts[place]}
-        if left:
-            known = {**self._left.get(place, {}), **left}
-            self._left[place] = dict(list(known.items())[-LEFT_MAX:])
 
     def _is_heard(self, place: Place, node: str) -> bool:
         """Whether the driver hears executors on a node that was lost: it is back, which the leases
@@ -662,6 +685,13 @@ def _soonest(wanted: Iterable[Detection]) -> dict[str, float]:
 def _place(name: str) -> Place:
     """The place of an application that detection knows as `namespace/name`."""
     return Place(*name.split("/", 1))
+
+
+def _had_driver(application: MatchedApplication) -> bool:
+    """Whether an application without a driver's pod has had one here, by what is left of it: a
+    SparkApplication, of which Spark's operator makes drivers, or executors that a pod owns."""
+    owned = any(pod.driver_uid for pod in application.earlier_executors)
+    return owned or application.resource is not None
 
 
 def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeVar
 
-from rekindle.coordination import Driver
+from rekindle.coordination import Driver, NodeView
 from rekindle.protocol import NodeSeen
 from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.detection import lease_timers
@@ -230,13 +230,13 @@ class Located:
         return tuple(sorted(name for name, pod in self.pods.items() if pod.node in wanted))
 
 
-def locate(nodes: Mapping[str, NodeSeen], executors: Iterable[PodSeen]) -> Located:
-    """The pods of a report's nodes among the executors of the driver that reports."""
+def locate(nodes: Mapping[str, NodeSeen | NodeView], executors: Iterable[PodSeen]) -> Located:
+    """The pods of a report's nodes, or of a record's, among the executors of its driver."""
     there = tuple(executors)
     numbered = {pod.executor_id: pod for pod in there if pod.executor_id}
     found: dict[str, PodSeen] = {}
     for name, seen in nodes.items():
-        executor, _, _ = seen.incarnation.rpartition(".")
+        executor, _, _ = (seen.incarnation or "").rpartition(".")
         pod = numbered.get(executor) if executor else None
         if pod is None:
             # Without a label (old Spark on a StatefulSet) only those that have none come into

@@ -18,6 +18,7 @@ from rekindle_operator.recovery.recovery_inputs import (
     NodeObservation,
     RecoveryInputs,
     RecoveryTerms,
+    lost_hosts,
 )
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 from rekindle_operator.recovery.status_builder import StatusChange, abandon, subject, tell
@@ -31,6 +32,7 @@ __all__ = [
     "RecoveryTerms",
     "StatusChange",
     "abandon",
+    "lost_hosts",
     "settled",
     "sighted",
     "subject",

@@ -313,9 +313,9 @@ def _back_at(row: LostNode, look: _Look, now: float) -> datetime:
 
 def _lost_hosts(scene: RecoveryInputs) -> tuple[str, ...]:
     """The nodes of the incident's losses, in order of loss."""
-    lost = () if scene.open is None else scene.open.lost
-    hosts = dict.fromkeys(scene.cluster.host(node) for node in lost)
-    return tuple(host for host in hosts if host is not None)
+    incident = scene.open
+    hosts = {} if incident is None else scene.cluster.lost_hosts(incident)
+    return tuple(dict.fromkeys(hosts.values()))
 
 
 def _is_open(row: LostNode) -> bool:

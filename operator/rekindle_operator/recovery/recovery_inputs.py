@@ -82,7 +82,7 @@ class ClusterFacts:
 
     `sightings` (Node's name -> sighting) is None as long as detection has not looked for a full
     period: what was suspected before is then still. `hosts` (the driver's word for a node -> Node's
-    name) is as `locate` finds it, with nodes that have left the driver's report; what is not
+    name) has nodes that have left the driver's report as well; what is not
     in it is on no node that anybody knows, and with None both are the same. `held`: detection
     confirms nothing. `driver` is the Node of the newest driver's pod, "" where nobody knows of one.
     `left` are Nodes of which it was announced that they go, as by a drain, before the open incident
@@ -102,6 +102,21 @@ class ClusterFacts:
     def host(self, node: str) -> str | None:
         """The Node that the driver means, None where nobody knows."""
         return node if self.hosts is None else self.hosts.get(node)
+
+    def lost_hosts(self, incident: Incident) -> dict[str, str]:
+        """The Nodes (value) on which an incident has lost executors (key), as far as is known."""
+        return lost_hosts(incident, self.hosts)
+
+
+def lost_hosts(incident: Incident, hosts: Mapping[str, str] | None) -> dict[str, str]:
+    """The Nodes (value) on which an incident has lost executors (key): as they were called when it
+    lost them, for their addresses may be others' by now, or else as in `hosts`."""
+    called = incident.cluster_nodes
+    found = {
+        node: called.get(node) or (node if hosts is None else hosts.get(node))
+        for node in incident.lost
+    }
+    return {node: host for node, host in found.items() if host is not None}
 
 
 @dataclass(frozen=True, slots=True)

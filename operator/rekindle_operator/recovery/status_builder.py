@@ -135,10 +135,11 @@ def subject(state: CoordinationState, cluster: ClusterFacts) -> int | None:
     """
     incident = state.incident
     if incident is not None:
+        hosts = cluster.lost_hosts(incident)
         drained = (
             not incident.announced
             and incident.kind is IncidentKind.INDEPENDENT
-            and all(cluster.host(node) in cluster.left for node in incident.lost)
+            and all(hosts.get(node) in cluster.left for node in incident.lost)
         )
         return None if drained else incident.number
     silent = with_status(state, NodeStatus.SUSPECTED)

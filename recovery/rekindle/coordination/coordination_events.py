@@ -46,6 +46,13 @@ class NodesLocated:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesNamed:
+    """What the cluster calls nodes is known, or another name than before (node -> name)."""
+
+    cluster_nodes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class LossNotice:
     """A node is announced to go at `until` (seconds, as `now`), by whom or what `source` says.
 
@@ -173,6 +180,7 @@ Running = (
     NodeSuspected
     | NodePaced
     | NodesLocated
+    | NodesNamed
     | LossesAnnounced
     | NodesLost
     | NodeBack

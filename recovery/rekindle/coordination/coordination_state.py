@@ -38,7 +38,9 @@ class NodeView:
     """A node; `capacity_percent` is all its CPU, before the cap, in percent of one core.
 
     `incarnation` is of the executor that it has, or had when it was lost. One that is `slow` holds
-    up what runs on others. One with a `notice` is announced to go.
+    up what runs on others. One with a `notice` is announced to go. `cluster_node` is what the
+    cluster calls it, None while nobody has said so: it outlives the executor, its pod, and whoever
+    has seen them.
     """
 
     status: NodeStatus
@@ -48,6 +50,7 @@ class NodeView:
     incarnation: str | None = None
     slow: bool = False
     notice: LossNotice | None = None
+    cluster_node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ def back(state: CoordinationState, event: NodeBack, now: float) -> Result:
         incarnation=event.incarnation,
         slow=slow,
         notice=known.notice if same and known is not None else None,
+        cluster_node=known.cluster_node if same and known is not None else None,
     )
     if known == view:
         return state, ()
@@ -75,6 +76,15 @@ def locate(state: CoordinationState, domains: Mapping[str, str]) -> Coordination
     """Where placement is by domains, what survives is looked for again at once."""
     moved = {node: replace(state.nodes[node], domain=name) for node, name in domains.items()}
     return replace(state, nodes={**state.nodes, **moved}, surveyed_at=None)
+
+
+def name(state: CoordinationState, cluster_nodes: Mapping[str, str]) -> CoordinationState:
+    """Kept with the node, so that whoever tells of its loss later knows which machine it was on."""
+    named = {
+        node: replace(state.nodes[node], cluster_node=called)
+        for node, called in cluster_nodes.items()
+    }
+    return replace(state, nodes={**state.nodes, **named})
 
 
 def suspect(state: CoordinationState, node: str) -> Result:
@@ -216,6 +226,8 @@ def _incident(
     if unfinished.kind is IncidentKind.ANNOUNCED:
         unfinished = replace(unfinished, behind_since=behind_since)
     everyone = tuple(dict.fromkeys(unfinished.lost + lost))
+    names = ((node, state.nodes[node].cluster_node) for node in lost)
+    named = {node: called for node, called in names if called is not None}
     return replace(
         unfinished,
         kind=kind,
@@ -223,6 +235,7 @@ def _incident(
         nodes_wanted=max(unfinished.nodes_wanted, nodes_before),
         lost=everyone,
         domains=() if kind is IncidentKind.INDEPENDENT else _domains(state, unfinished, everyone),
+        cluster_nodes={**unfinished.cluster_nodes, **named},
     )
 
 

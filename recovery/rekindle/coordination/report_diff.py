@@ -31,6 +31,19 @@ def located(state: CoordinationState, domains: Mapping[str, str]) -> dict[str, s
     }
 
 
+def named(state: CoordinationState, report: ProgressReport) -> dict[str, str]:
+    """Nodes that are there, with what the cluster calls them where we knew another name, or none
+    (node -> name)."""
+    found: dict[str, str] = {}
+    for node, seen in report.nodes.items():
+        view = state.nodes.get(node)
+        if seen.cluster_node is None or view is None or view.status is NodeStatus.LOST:
+            continue
+        if view.incarnation == seen.incarnation and view.cluster_node != seen.cluster_node:
+            found[node] = seen.cluster_node
+    return found
+
+
 def notices_differ(state: CoordinationState, notices: Mapping[str, LossNotice]) -> bool:
     """Whether other nodes are announced to go than we know, from another source or to another
     moment."""

@@ -312,6 +312,7 @@ def _opened(case: Case, reading: ApplicationReading, now: float) -> tuple[Coordi
             plan_epoch=case.kept.plan_epoch,
             incident=case.kept.incident if _goes_on(report, case) else None,
             incidents=case.kept.incidents,
+            seen_at=case.kept.seen_at,
         )
     return fresh, replace(
         case,
@@ -399,6 +400,9 @@ def _take_in(
         if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
         tell(report_diff.observe(state, report, domains))
+    progress = _of_generation(reading.progress, case.generation)
+    if progress is not None and (names := report_diff.named(state, progress)):
+        tell([happened.NodesNamed(names)])
     driver = _driver(reading, case.generation)
     if dry_run and driver is Driver.THERE and reading.progress is not None:
         tell(report_diff.heard_again(state, reading.progress, reading.nodes_gone))

@@ -131,14 +131,16 @@ def _sound(
 #
 # A coordinator may be started again where the clock is behind, or its own clock may be corrected.
 # A planning that is due would then wait for hours. So all moments move back with the clock; a
-# clock that is set forward only makes waiting shorter.
+# clock that is set forward only makes waiting shorter. Where no event has come yet, the newest
+# moment that has passed says how late it was.
 
 
 def rebased(state: CoordinationState, now: float) -> CoordinationState:
     """The state with no moment later than `now`, differences between them as they were."""
-    if state.seen_at is None or now >= state.seen_at:
+    newest = _newest_moment(state) if state.seen_at is None else state.seen_at
+    if newest is None or now >= newest:
         return state
-    back = state.seen_at - now
+    back = newest - now
     incident, checkpoint = state.incident, state.last_checkpoint_at
     uneven, surveyed = state.uneven_since, state.surveyed_at
     return replace(
@@ -167,6 +169,18 @@ def rebased(state: CoordinationState, now: float) -> CoordinationState:
         surveyed_at=None if surveyed is None else surveyed - back,
         due=None if state.due is None else replace(state.due, at=state.due.at - back),
     )
+
+
+def _newest_moment(state: CoordinationState) -> float | None:
+    """The newest moment of a state at which something had happened; None without any."""
+    incident, views = state.incident, state.nodes.values()
+    moments = [
+        state.last_checkpoint_at,
+        *(view.lost_at for view in views),
+        *(loss.at for loss in state.losses),
+        *(() if incident is None else (incident.began_at, incident.newest_loss_at)),
+    ]
+    return max((at for at in moments if at is not None), default=None)
 
 
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
@@ -208,6 +222,8 @@ def _handle(
             return node_membership.pace(state, node, slow=slow)
         case happened.NodesLocated(domains):
             return node_membership.locate(state, domains), ()
+        case happened.NodesNamed(cluster_nodes):
+            return node_membership.name(state, cluster_nodes), ()
         case happened.LossesAnnounced(notices):
             return announced_losses.announce(state, notices, now)
         case happened.NodesLost(nodes):

@@ -279,7 +279,7 @@ def _rebased(state: CoordinationState, model: Model) -> CoordinationState:
         moving=None,
         uneven_since=None,
         surveyed_at=None,
-        seen_at=None,
+        seen_at=0.0,
         last_checkpoint_at=-model.checkpoint_age_seconds,
     )
 

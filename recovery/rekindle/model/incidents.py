@@ -20,8 +20,8 @@ none has come is no unfinished one when the first comes. Pure functions of value
 calls them and acts on the answer.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rekindle.model.reasons import Reason
@@ -64,7 +64,8 @@ class Incident:
     `moved` the partitions that had moved off those of them that are lost, `saved` the query
     partitions that would have stopped otherwise. `retained`: it follows an incident without a
     pause, so outputs have been retained since that one and survivors need not roll back. A report
-    that buffering is off ends it.
+    that buffering is off ends it. `cluster_nodes` is what the cluster calls the lost nodes (node ->
+    name), as far as that was known: a driver that starts again forgets where its executors were.
     """
 
     number: int
@@ -80,6 +81,7 @@ class Incident:
     moved: tuple[str, ...] = ()
     saved: tuple[str, ...] = ()
     retained: bool = False
+    cluster_nodes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_announced(self) -> bool:

@@ -173,6 +173,13 @@ class ActingDriver:
             self.reporting = False
             self.connection.remove(self.place.path(store_paths.HEARTBEAT))
 
+    def give_up(self, *nodes: str) -> None:
+        """It drops its executors on nodes of the cluster by itself, as nobody leads it."""
+        with self._lock:
+            there = self.member.nodes
+            lost = {name for name, seen in there.items() if seen.cluster_node in nodes}
+            self.drop({name: there[name].incarnation for name in lost})
+
     def leave(self) -> None:
         """Somebody deletes the application with all its pods."""
         with self._lock:

@@ -102,3 +102,23 @@ def test_a_leader_that_ends_or_stands_still_is_followed_and_does_nothing_when_it
     assert pair.acting.lines("executor-deleted") == []
     assert len(world.recoveries()) == 2
     assert len(world.driver.plans()) == planned + 1
+
+
+def test_operators_that_come_after_a_loss_tell_which_nodes_were_lost(
+    world: World, pair: Pair
+) -> None:
+    """By the record: neither the pods nor what the driver has said of them is left by then."""
+    world.start()
+    pair.standby.kill()
+    pair.acting.kill()
+    lost = world.executors_nodes()[:2]
+    pods = world.lose(*lost)
+    world.driver.give_up(*lost)
+    for name in pods:
+        world.core.delete_namespaced_pod(name, world.namespace, grace_period_seconds=0)
+    await_that(lambda: not pods & world.executors(), "pods of lost executors are left")
+    pair.acting.start()
+    await_that(lambda: world.lost_nodes() == set(lost), "the Recovery does not name them")
+    world.finish()
+    assert world.lost_nodes() == set(lost)
+    assert len(world.recoveries()) == 1

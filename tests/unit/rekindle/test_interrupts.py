@@ -1,8 +1,10 @@
 """Ctrl-C: no moment at which it is lost, or leaves a trace."""
 
+import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,24 @@ with interrupts.raised():
     signal.raise_signal(signal.SIGINT)
 print("goes on")
 """
+# A signal comes while a console script imports.
+SCRIPT = """
+import importlib, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{late}":
+            signal.raise_signal({number})
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["a-script"]
+main = getattr(importlib.import_module("{module}"), "{function}")
+sys.exit(main())
+"""
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+# What each of them imports late.
+LATE = {name: "asyncio" if name == "rekindle-sidecar" else "typer" for name in SCRIPTS}
+SERVERS = {"rekindle-operator", "rekindle-webhook", "rekindle-sidecar"}
 
 
 def run(program: str) -> tuple[int, str, str]:
@@ -99,7 +119,7 @@ def run(program: str) -> tuple[int, str, str]:
     begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     ended = subprocess.run(
         [sys.executable, "-c", begin + program],
-        env={"PYTHONPATH": str(ROOT / "recovery")},
+        env={"PYTHONPATH": os.pathsep.join(str(ROOT / root) for root in ("recovery", "operator"))},
         capture_output=True,
         text=True,
         timeout=60,
@@ -125,6 +145,33 @@ def test_before_and_after_a_command_the_process_ends_at_once() -> None:
 
 def test_a_process_that_was_started_with_interruptions_ignored_ignores_them() -> None:
     assert run(IGNORED) == (0, "goes on\n", "")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_that_is_interrupted_while_it_imports_ends_without_a_word(name: str) -> None:
+    module, function = SCRIPTS[name].split(":")
+    program = SCRIPT.format(
+        late=LATE[name], number=int(signal.SIGINT), module=module, function=function
+    )
+    assert run(program) == (130, "", "")
+
+
+@pytest.mark.parametrize("name", sorted(SERVERS))
+def test_a_server_that_is_to_end_while_it_imports_does_not_wait_for_its_start(name: str) -> None:
+    """As the first process of a container it would ignore the signal."""
+    module, function = SCRIPTS[name].split(":")
+    program = SCRIPT.format(
+        late=LATE[name], number=int(signal.SIGTERM), module=module, function=function
+    )
+    assert run(program) == (143, "", "")
+
+
+def test_a_server_that_is_interrupted_before_it_serves_ends_without_a_word() -> None:
+    begin = "import signal\ndef interrupted(*_): signal.raise_signal(signal.SIGINT)\n"
+    operator = "from rekindle_operator import process_command as one\none.run('x', interrupted)"
+    sidecar = "from rekindle_sidecar import sidecar_main as one\none._run = interrupted\none.main()"
+    for program in (operator.replace("interrupted", "lambda: interrupted()"), sidecar):
+        assert run(begin + program) == (130, "", ""), program
 
 
 def test_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

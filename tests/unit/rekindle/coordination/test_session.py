@@ -186,6 +186,58 @@ def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> Non
     assert set(plan.order.placement) <= set(COSTS)
 
 
+def test_an_incident_goes_on_in_the_next_generation_with_a_clock_that_is_an_hour_behind() -> None:
+    desk = running()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    before = desk.decide().case.incident
+    assert before is not None
+    desk.case = desk.restart()
+    desk.reading = replace(
+        desk.reading,
+        topology=msgspec.structs.replace(desk.reading.topology, generation=2, resumed=True),
+        heartbeat=Heartbeat(generation=2, since=1.0),
+    )
+    desk.now -= 3600.0
+    after = desk.decide().case.incident
+    assert after is not None
+    assert after.began_at <= after.newest_loss_at <= desk.now
+    assert after.behind_since - after.began_at == before.behind_since - before.began_at
+
+
+def test_what_the_cluster_calls_a_node_outlives_its_executor_and_its_driver() -> None:
+    """Whoever comes later finds it in the record alone."""
+    desk = running()
+    called = {node: f"machine-{node}" for node in desk.nodes}
+    for node, seen in desk.nodes.items():
+        desk.nodes[node] = msgspec.structs.replace(seen, cluster_node=called[node])
+    desk.report()
+    assert desk.decide().changed
+    desk.report()
+    assert not desk.decide().changed, "it is no news twice"
+    desk.case = desk.restart()
+    del desk.nodes["n1"]
+    desk.report()
+    incident = desk.decide().case.incident
+    assert incident is not None
+    assert incident.cluster_nodes == {"n1": "machine-n1"}
+    desk.nodes["n1"] = NodeSeen(incarnation="b", capacity_percent=100.0, cluster_node="another")
+    desk.report()
+    state = desk.decide().case.state
+    assert state is not None
+    assert state.nodes["n1"].cluster_node == "another"
+    desk.case = desk.restart()
+    desk.reading = replace(
+        desk.reading,
+        topology=msgspec.structs.replace(desk.reading.topology, generation=2, resumed=True),
+        heartbeat=Heartbeat(generation=2, since=1.0),
+    )
+    incident = desk.decide().case.incident
+    assert incident is not None
+    assert incident.cluster_nodes == {"n1": "machine-n1"}
+
+
 def test_nodes_are_asked_for_until_they_are_there_even_when_all_runs_without_them() -> None:
     desk = running()
     del desk.nodes["n1"]

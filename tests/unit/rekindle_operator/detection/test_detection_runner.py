@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 import spark_objects
+from operator_world import FLIGHTS, KUBEFLOW, tell, untell
 
 from operator_benchmark import cluster_layout
 from operator_benchmark.benchmark_drivers import driver
 from operator_benchmark.cluster_layout import ClusterSize
-from rekindle.coordination import LossNotice
-from rekindle.coordination.session import ApplicationReading
+from rekindle.coordination import LossNotice, session
+from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
 from rekindle.protocol.store_paths import Place
@@ -23,7 +24,7 @@ from rekindle_operator.cluster.nodes import node_seen
 from rekindle_operator.cluster.pods import pod_seen
 from rekindle_operator.detection import node_detector
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
-from rekindle_operator.detection.detection_input import Leases
+from rekindle_operator.detection.detection_input import Leases, WatchedNode
 from rekindle_operator.detection.detection_runner import SILENT_NODES_MAX, DetectionRunner
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.detection.lease_timers import Timers
@@ -96,15 +97,87 @@ def test_a_new_machine_that_has_the_name_of_a_lost_one_is_not_lost() -> None:
         assert judge.lost_nodes(SPARK.place) == lost
 
 
-def test_where_an_executor_was_is_known_after_the_driver_has_dropped_it() -> None:
-    judge, reading = judge_of_a_running_application()
+def case_of_a_loss(reading: ApplicationReading, *, named: bool) -> tuple[Case, ApplicationReading]:
+    """What the store has of an application whose driver has dropped a lost executor by itself:
+    record and reports. A record of an earlier release has no names of Nodes."""
     progress = reading.progress
     assert progress is not None
+    if not named:
+        seen = {
+            name: msgspec.structs.replace(node, cluster_node=None)
+            for name, node in progress.nodes.items()
+        }
+        progress = msgspec.structs.replace(progress, nodes=seen)
+        reading = replace(reading, progress=progress)
+    case = session.decide(Case(), reading, 10.0, clock=float, plan=False).case
+    assert case.state is not None
     left = {name: node for name, node in progress.nodes.items() if name != LOST.address}
-    later = replace(reading, progress=msgspec.structs.replace(progress, nodes=left))
-    judge.hear(SPARK.place, later, now=1.0)
+    dropped = msgspec.structs.replace(progress, nodes=left, sequence=progress.sequence + 1)
+    later = replace(reading, progress=dropped)
+    case = replace(case, state=replace(case.state, starting=False))
+    return session.decide(case, later, 20.0, clock=float, plan=False).case, later
+
+
+def judge_that_comes_later(*, named: bool, pod_left: bool) -> DetectionRunner:
+    """One whose operator has started after a loss that the driver has planned for alone."""
+    before, reading = judge_of_a_running_application()
+    case, later = case_of_a_loss(reading, named=named)
+    assert case.incident is not None
+    assert case.incident.lost == (LOST.address,)
+    if not pod_left:
+        before.known.registry.forget_pod(f"uid-{LOST.number}")
+    judge = DetectionRunner(before.known)
+    judge.hear(SPARK.place, later, now=0.0)
+    judge.note_decision(SPARK.place, case)
     assert LOST.address not in judge.hosts(SPARK.place)
-    assert judge.hosts_ever(SPARK.place)[LOST.address] == LOST.node
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("named", "pod_left", "known"),
+    [(True, False, LOST.node), (False, True, LOST.node), (False, False, None)],
+    ids=["by the record", "by the pod", "by nothing"],
+)
+def test_a_judge_that_comes_later_knows_where_a_lost_executor_was(
+    named: bool, pod_left: bool, known: str | None
+) -> None:
+    judge = judge_that_comes_later(named=named, pod_left=pod_left)
+    assert judge.hosts_ever(SPARK.place).get(LOST.address) == known
+
+
+def test_a_node_that_was_lost_before_is_lost_while_it_looks_lost_and_avoided() -> None:
+    judge = judge_that_comes_later(named=True, pod_left=False)
+    held = effective_policy.effective(make_policy(), make_class("shared"))
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "it may be back since"
+    judge.state = replace(judge.state, nodes={LOST.node: WatchedNode("the-lost-one", "Unknown")})
+    silent_for(judge, 60.0, LOST.node)
+    assert judge.lost_nodes(SPARK.place) == {LOST.node} == judge.nodes_lost
+    assert Domain("kubernetes.io/hostname", LOST.node) in judge.avoided(SPARK.place, held)
+    judge.state = replace(judge.state, suspects={})
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "it is heard of"
+    silent_for(judge, 60.0, LOST.node)
+    judge.forget_decisions()
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "another one decides"
+
+
+@pytest.mark.parametrize(
+    ("left", "gone"),
+    [("executors", True), ("resource", True), ("nothing of this cluster", False)],
+    ids=lambda value: str(value),
+)
+def test_a_judge_that_comes_later_knows_by_what_is_left_that_a_driver_is_gone(
+    left: str, gone: bool
+) -> None:
+    resource, driver, executor = KUBEFLOW[0], KUBEFLOW[1], KUBEFLOW[2]
+    known = ClusterView()
+    tell(known.registry, driver)
+    if left == "executors":
+        tell(known.registry, executor)
+    if left == "resource":
+        tell(known.registry, resource)
+    assert not DetectionRunner(known).driver_gone(FLIGHTS, None)
+    untell(known.registry, driver)
+    assert DetectionRunner(known).driver_gone(FLIGHTS, None) == gone
 
 
 def test_the_next_lease_to_expire_is_one_that_is_not_suspected_yet() -> None:

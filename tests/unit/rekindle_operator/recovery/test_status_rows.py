@@ -226,6 +226,29 @@ def test_executors_are_told_by_the_node_that_they_were_on() -> None:
     assert row.back_at == moment(world.now)
 
 
+@pytest.mark.parametrize(
+    "hosts", [{}, {"n4": "of-the-next-executor"}], ids=["nobody", "another executor"]
+)
+def test_a_lost_executor_is_told_by_the_node_that_the_record_has_whoever_has_its_address_now(
+    hosts: dict[str, str],
+) -> None:
+    """An operator that comes after a loss, and maybe after another start of the driver, sees
+    nothing of it."""
+    world = running()
+    for name, seen in world.nodes.items():
+        world.nodes[name] = msgspec.structs.replace(seen, cluster_node=f"machine-{name}")
+    world.settle()
+    world.lose("n4")
+    world.cluster = replace(world.cluster, hosts=hosts)
+    world.step()
+    assert [row.name for row in world.status().lost_nodes] == ["machine-n4"]
+    assert world.status().lost_nodes_total == 1
+    world.objects.clear()
+    world.start_driver()
+    world.step()
+    assert [row.name for row in world.status().lost_nodes] == ["machine-n4"]
+
+
 def test_the_driver_has_its_own_story() -> None:
     world = running()
     bury_driver(world)

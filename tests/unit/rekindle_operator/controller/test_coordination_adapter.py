@@ -1,0 +1,74 @@
+"""What the operator adds to a driver's report before a decision."""
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+import spark_objects as objects
+from application_world import Desk
+from operator_world import FLIGHTS, tell, untell
+
+from rekindle.coordination.session import ApplicationReading
+from rekindle.protocol import NodeSeen, ProgressReport
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.object_watcher import EventInbox
+from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
+from rekindle_operator.detection.detection_runner import DetectionRunner
+
+EXECUTOR = objects.kubeflow_executor(1, node="machine-1", ip="10.0.0.1")
+
+
+def reported(called: str | None) -> ApplicationReading:
+    """A report with the one executor, and what the driver says of where it is."""
+    seen = NodeSeen(incarnation="1.0", capacity_percent=100.0, cluster_node=called)
+    progress = ProgressReport(
+        generation=1, sequence=1, nodes={"10.0.0.1": seen}, placement={}, live=()
+    )
+    return replace(Desk().reading, progress=progress)
+
+
+def overseer_of(known: ClusterView) -> CoordinationAdapter:
+    none: Any = None
+    inbox: EventInbox[ClusterView] = EventInbox()
+    return CoordinationAdapter(
+        inbox,
+        known=known,
+        judge=DetectionRunner(known),
+        renewals=none,
+        limiter=none,
+        decided_on=lambda *_: None,
+        stirred=lambda _: None,
+        log=Log(io.StringIO()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("called", "there", "named"),
+    [
+        (None, True, "machine-1"),
+        ("a-lie", True, "machine-1"),
+        ("machine-1", False, "machine-1"),
+        (None, False, None),
+    ],
+    ids=["the pod alone", "the pod against the driver", "the driver alone", "nobody"],
+)
+def test_a_decision_is_told_which_node_an_executor_is_on_so_that_the_record_has_it(
+    called: str | None, there: bool, named: str | None
+) -> None:
+    known = ClusterView()
+    tell(known.registry, objects.kubeflow_application())
+    tell(known.registry, objects.kubeflow_driver(**objects.protected()))
+    tell(known.registry, EXECUTOR)
+    if not there:
+        untell(known.registry, EXECUTOR)
+    overseer, reading = overseer_of(known), reported(called)
+    overseer.heard(FLIGHTS, reading)
+    progress = overseer.terms(FLIGHTS, reading).reading.progress
+    assert progress is not None
+    assert progress.nodes["10.0.0.1"].cluster_node == named
+    assert reading.progress is not None
+    before = msgspec.structs.replace(reading.progress.nodes["10.0.0.1"], cluster_node=named)
+    assert progress.nodes["10.0.0.1"] == before, "nothing else is another"
