@@ -60,6 +60,13 @@ DomainsOption = Annotated[
         show_default="3, or as many as there are nodes",
     ),
 ]
+KillDomainOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Kill all nodes of a failure domain: rack-1, rack-2 and so on.",
+        show_default="none: --kill says how many",
+    ),
+]
 StrategyOption = Annotated[
     str, typer.Option(help="How queries come back: incremental or blocking.")
 ]
@@ -89,13 +96,7 @@ def demo(
     source: SourceOption = REPLAY,
     kill: KillOption = None,
     domains: DomainsOption = None,
-    kill_domain: Annotated[
-        str | None,
-        typer.Option(
-            help="Kill all nodes of a failure domain: rack-1, rack-2 and so on.",
-            show_default="none: --kill says how many",
-        ),
-    ] = None,
+    kill_domain: KillDomainOption = None,
     placement: PlacementOption = EVEN,
     strategy: StrategyOption = "incremental",
     seed: Annotated[int, typer.Option(help="Picks priorities and victims.")] = 1,
