@@ -19,7 +19,7 @@ exec spark-submit \
   --conf spark.kubernetes.driver.podTemplateFile="$here/driver.yaml" \
   --conf spark.kubernetes.executor.podTemplateFile="$here/executor.yaml" \
   --conf spark.executor.instances=3 \
-  --conf spark.executor.cores=2 \
+  --conf spark.executor.cores=4 \
   --conf spark.kubernetes.executor.request.cores=1 \
   --conf spark.kubernetes.executor.limit.cores=1 \
   --conf spark.executor.memory=1g \

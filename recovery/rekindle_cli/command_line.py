@@ -144,7 +144,11 @@ def _open_nowhere(descriptor: int, flags: int) -> None:
 
 def _keep_output_apart() -> None:
     """Send to standard error what libraries of compiled code print, as HiGHS does now and then
-    whatever it is told: what a command prints may be read as JSON."""
+    whatever it is told: what a command prints may be read as JSON.
+
+    Characters that the locale's encoding does not have are escaped, as on standard error: a name
+    in a pipeline or in its data must not end the command.
+    """
     before = sys.stdout
     if not isinstance(before, TextIOWrapper):  # put there by who called
         return
@@ -154,7 +158,7 @@ def _keep_output_apart() -> None:
     sys.stdout = TextIOWrapper(
         open(own, "wb"),  # noqa: SIM115 - as long as the process
         encoding=before.encoding,
-        errors=before.errors,
+        errors="backslashreplace",
         line_buffering=before.line_buffering,
         write_through=before.write_through,
     )

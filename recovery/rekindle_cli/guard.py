@@ -98,6 +98,7 @@ class Guard:
 
     `used_seconds` is how long the code has run since it last got on (`renew`). `watchdog` notes
     what it works on for the parent of this process, where there is one (`child_process`).
+    `is_interrupted` says that Ctrl-C was pressed, whatever the code has made of that.
     """
 
     what: str
@@ -105,6 +106,7 @@ class Guard:
     line: str = ""
     moved_at: str = ""
     used_seconds: float = 0.0
+    is_interrupted: bool = False
     watchdog: Watchdog = field(default_factory=Watchdog)
     process: int = field(default_factory=os.getpid)
 
@@ -149,10 +151,16 @@ def guarded(
             _watched(guard, limits),
         ):
             yield guard
+        # Libraries may drop the interruption, or raise another error because of it: an import
+        # of pandas within one of pyarrow does both.
+        if guard.is_interrupted:
+            raise _Interrupted
     except _Exited as error:
         guard.refuse(f"calls os._exit({error})", "leave it out", _deepest(error))
-    except _Interrupted:
-        raise KeyboardInterrupt from None
+    except BaseException:
+        if guard.is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         # A process that users' code has forked, and that goes on in ours.
         if guard.process != os.getpid():
@@ -348,10 +356,16 @@ def _watched(guard: Guard, limits: CallLimits) -> Iterator[None]:
         guard.line = _where(guard.what, frame)
         raise _TooSlow
 
+    raise_interrupted = interrupts.raising(_Interrupted)
+
+    def note_interruption(number: int, frame: FrameType | None) -> None:
+        guard.is_interrupted = True
+        raise_interrupted(number, frame)
+
     watchdog = _Watchdog(guard, limits, sys.stderr if sys.stderr is not None else io.StringIO())
     before = {
         signal.SIGUSR2: signal.signal(signal.SIGUSR2, interrupt),
-        signal.SIGINT: signal.signal(signal.SIGINT, interrupts.raising(_Interrupted)),
+        signal.SIGINT: signal.signal(signal.SIGINT, note_interruption),
     }
     watchdog.start()
     try:

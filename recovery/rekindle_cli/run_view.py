@@ -48,8 +48,9 @@ STARTING, WAITING = "starting", "waiting for nodes"
 QUIET_SECONDS = 10.0
 # Events that are one sentence, with their fields in it.
 SENTENCES = {
-    "store-away": "the checkpoint store does not answer; waiting for it",
-    "store-back": "the checkpoint store answers again",
+    "store-away": "the checkpoint store cannot be used ({text}); the run waits for it: make room "
+    "there, or let it be reached",
+    "store-back": "the checkpoint store can be used again",
     "checkpoint-failed": "a checkpoint was given up, and is tried again later: {text}",
     "source-away": "the source {source} cannot be reached ({text}); its queries wait, the others "
     "go on",
@@ -145,6 +146,7 @@ class RunView:
     _live: Live | None = None
     _shown_at: float = 0.0
     _line_at: float = field(default_factory=time.monotonic)
+    _began_at: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
         """Open the live table where there is a terminal."""
@@ -326,7 +328,10 @@ class RunView:
     def _line(self) -> str:
         lags = [lag for query in self._reached if (lag := self._lag_seconds(query)) is not None]
         worst = f", lag at most {max(lags):.1f} s" if lags else ""
-        return f"{self.state}: {self._of_nodes()}, {self._rate():,.0f} rows/s{worst}"
+        rate = f"{self._rate():,.0f} rows/s"
+        if not self._rates:  # before the first epoch
+            rate = f"for {time.monotonic() - self._began_at:.0f} s"
+        return f"{self.state}: {self._of_nodes()}, {rate}{worst}"
 
     def _picture(self) -> Table:
         outer = Table.grid(padding=(0, 0))

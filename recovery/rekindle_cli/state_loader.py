@@ -60,6 +60,7 @@ Store = Annotated[
         envvar="REKINDLE_ZOOKEEPER",
         metavar="HOSTS",
         help="The store of a running application: HOST:PORT of each server, commas between.",
+        show_default="none: SITUATION is a file",
     ),
 ]
 

@@ -5,7 +5,8 @@ own, as they would be elsewhere. All of them and all that they wrote but for the
 are gone at the end. `rekindle_cli.commands.run` finds this by an entry point.
 
     start ─► wait for nodes ─► running ─(kill_after)─► nodes killed ─► they come back ─► ...
-    first Ctrl-C: the driver ends at a savepoint; second Ctrl-C or SIGTERM: everything ends at once
+    first Ctrl-C: the driver ends at a savepoint; second Ctrl-C or SIGTERM, and any before the
+    driver has opened its store: everything ends at once
 """
 
 import os
@@ -105,6 +106,7 @@ class _Run:
     log: EventFile
     interrupts: int = 0
     asked: bool = False
+    has_store: bool = False
     recovered_at: float | None = None
     killed: bool = False
     _rng: random.Random = field(default_factory=lambda: random.Random(1))
@@ -123,7 +125,8 @@ class _Run:
             on_change=lambda: provisioning.publish(cluster.leaders()),
         )
         provisioning = _provisioning(cluster, driver, directory, place)
-        view.say(f"starting {request.nodes} nodes, ZooKeeper and a coordinator on this machine")
+        nodes = "1 node" if request.nodes == 1 else f"{request.nodes} nodes"
+        view.say(f"starting {nodes}, ZooKeeper and a coordinator on this machine")
         with ExitStack() as stack:
             stack.enter_context(cluster)
             control = stack.enter_context(
@@ -167,7 +170,8 @@ class _Run:
             self._kill_when_due()
             self.provisioning.check()
             self.view.refresh()
-            if self.interrupts > 1:
+            # Until the driver has its store there is nothing that a savepoint could keep.
+            if self.interrupts > 1 or (self.interrupts and not self.has_store):
                 raise KeyboardInterrupt
             if self.interrupts and not self.asked:
                 self._end_in_order()
@@ -187,6 +191,7 @@ class _Run:
 
     def _take_events(self) -> None:
         for record in self.driver.fresh_events():
+            self.has_store = True
             if record["kind"] == "recovered" and self.recovered_at is None:
                 self.recovered_at = time.monotonic()
             self.view.show(record)

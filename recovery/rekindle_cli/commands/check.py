@@ -12,6 +12,7 @@ import typer
 from rekindle.model.errors import InputError
 from rekindle_cli import pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
+from rekindle_spark.spark import spark_installation
 
 if TYPE_CHECKING:
     from rekindle_spark.checks.check_findings import CheckFinding
@@ -41,6 +42,7 @@ def check(
         _check, pipeline, settings, import_seconds, as_json=as_json, began=time.monotonic()
     )
     try:
+        spark_installation.check_pyspark()
         code = child_process.run(pipeline_options.place(pipeline), work)
     except InputError as error:
         from rekindle_spark.checks.check_findings import of_error

@@ -40,7 +40,9 @@ def forecast(
     arrive: Arrive = ARRIVE,
     placement: Annotated[
         str | None,
-        typer.Option(help=f"Also as it would be with this policy: {EVEN} or {DOMAINS}."),
+        typer.Option(
+            help=f"Also as it would be with this policy: {EVEN} or {DOMAINS}.", show_default="none"
+        ),
     ] = None,
     rehearsals: Annotated[
         int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")

@@ -47,7 +47,10 @@ def plan(
     budget_seconds: Annotated[float, typer.Option(help="Seconds to look for a better plan.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the local search.")] = 0,
     start: Annotated[
-        Path | None, typer.Option(metavar="ANSWER.json", help="The last plan, to go on from.")
+        Path | None,
+        typer.Option(
+            metavar="ANSWER.json", help="The last plan, to go on from.", show_default="none"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:

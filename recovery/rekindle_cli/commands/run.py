@@ -18,7 +18,7 @@ from rekindle.protocol import store_paths
 from rekindle_cli import cli_options, local_request, pipeline_options
 from rekindle_cli.local_request import LocalRequest
 from rekindle_cli.pipeline_options import PipelineFile, SettingsFile
-from rekindle_spark.spark import spark_master
+from rekindle_spark.spark import spark_installation, spark_master
 
 if TYPE_CHECKING:
     from rekindle.model.settings import Settings
@@ -52,15 +52,15 @@ Local = Annotated[
     typer.Option(
         metavar="NODES",
         help="Run on a cluster of so many nodes on this machine, which ends with the run.",
-        show_default=False,
+        show_default="none: --master names a cluster",
     ),
 ]
 KillAfter = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="With --local: kill nodes so long after all queries run, as 30s.",
-        show_default=False,
+        help="With --local: kill nodes so long after all queries run: 30s, 5m or 2h.",
+        show_default="none are killed",
     ),
 ]
 Kill = Annotated[
@@ -75,7 +75,7 @@ Events = Annotated[
     Path | None,
     typer.Option(
         help="Where events are written.",
-        show_default="events.jsonl in the store's folder; here where it has none",
+        show_default="events.jsonl in the store's folder; for a bucket, in this folder",
     ),
 ]
 ClusterHasJar = Annotated[
@@ -124,7 +124,7 @@ def run(
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="Spark option; may be given many times.", show_default=False
+            metavar="KEY=VALUE", help="Spark option; may be given many times.", show_default="none"
         ),
     ] = None,
     import_seconds: ImportSeconds = 120.0,
@@ -151,11 +151,16 @@ def run(
             kill=kill,
             console=console,
         )
+        # The cluster of this machine has a Spark of its own.
+        spark_installation.check(None)
         _run_locally(request, checking, as_json=as_json)
         return
     _check_absent(kill_after, kill, console)
     place = _Place(_required(store), master, events, sidecar, name, cluster_has_jar)
-    spark_master.check(master, submitted=GATEWAY in os.environ)
+    is_submitted = GATEWAY in os.environ
+    spark_master.check(master, submitted=is_submitted)
+    if not is_submitted:
+        spark_installation.check(os.environ.get("SPARK_HOME"))
     _check_sidecar(sidecar)
     _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
 

@@ -24,16 +24,21 @@ def sidecar(
     application: Annotated[str, typer.Option(help="Its name.")],
     socket: Annotated[Path, typer.Option(help="The Unix socket that the driver connects to.")],
     secret_file: Annotated[
-        Path | None, typer.Option(help="Holds the secret that opens the store.")
+        Path | None,
+        typer.Option(help="Holds the secret that opens the store.", show_default="none"),
     ] = None,
     ca_file: Annotated[
         Path | None,
         typer.Option(
             envvar="REKINDLE_CA_FILE",
             help="Authorities of the servers' certificates, in PEM: speak TLS.",
+            show_default="none: no TLS",
         ),
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Serve metrics and health there.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Serve metrics and health there.", show_default="none: they are not"),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address of that port.")] = "127.0.0.1",
     session_seconds: Annotated[
         float, typer.Option(help="A driver that is silent for so long counts as gone.")

@@ -55,7 +55,8 @@ def simulate(
     restore: Restore = MODEL.restore_seconds,
     checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
     picture: Annotated[
-        Path | None, typer.Option(help="Also draw the figures, as an SVG file.")
+        Path | None,
+        typer.Option(help="Also draw the figures, as an SVG file.", show_default="none"),
     ] = None,
     zookeeper: Store = None,
     secret_file: SecretFile = None,

@@ -16,6 +16,7 @@ import typer
 from rekindle.model.errors import InputError, RunError, StepError
 from rekindle_cli import cli_options, pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile
+from rekindle_spark.spark import spark_installation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,6 +106,7 @@ def test(
     """
     from rekindle_cli import child_process
 
+    spark_installation.check_pyspark()
     request = _Request(
         pipeline,
         inputs or [],

@@ -24,6 +24,9 @@ from rekindle_local.process_reaper import ProcessReaper
 from rekindle_spark.store.checkpoint_store import FINISH_REQUEST, RATE_REQUEST
 from rekindle_store import store_files
 
+# Variables by which the driver would take its JVM and its settings from another installation.
+OTHER_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR")
+
 
 @dataclass(slots=True)
 class DriverProcess:
@@ -97,8 +100,9 @@ class DriverProcess:
         self.arguments = list(arguments)
         self.temporary.mkdir(exist_ok=True)
         java = shlex.join([f"-Djava.io.tmpdir={self.temporary.absolute()}"])
+        inherited = {name: text for name, text in os.environ.items() if name not in OTHER_SPARK}
         self._environment = {
-            **os.environ,
+            **inherited,
             "SPARK_LOCAL_DIRS": str(self.temporary.absolute()),
             "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {java}",
             **environment,

@@ -9,6 +9,7 @@ from rekindle.model.errors import InputError
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle_cli import cli_options
 from rekindle_local import failure_schedule
+from rekindle_spark.spark import spark_installation
 
 if TYPE_CHECKING:
     from rekindle_local.demo.demo_scenario import DemoOptions
@@ -55,7 +56,15 @@ DomainsOption = Annotated[
     typer.Option(
         min=1,
         max=50,
-        help="Failure domains that the nodes are divided into; 3 where there are so many nodes.",
+        help="Failure domains that the nodes are divided into.",
+        show_default="3, or as many as there are nodes",
+    ),
+]
+KillDomainOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Kill all nodes of a failure domain: rack-1, rack-2 and so on.",
+        show_default="none: --kill says how many",
     ),
 ]
 StrategyOption = Annotated[
@@ -64,7 +73,8 @@ StrategyOption = Annotated[
 RateOption = Annotated[
     float | None,
     typer.Option(
-        help="Rate of rows.", show_default="calibrated to the load, for a domain 2000 a node"
+        help="Rows a second of all sources together.",
+        show_default="calibrated to the load; 2000 a node with --kill-domain, 300 with kafka",
     ),
 ]
 BufferingOption = Annotated[
@@ -74,7 +84,10 @@ OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: alwa
 
 ReportOption = Annotated[
     Path | None,
-    typer.Option(help="A new directory for the report; else it is kept only on failure."),
+    typer.Option(
+        help="A new directory for the report.",
+        show_default="none: what the run wrote is kept only if it fails",
+    ),
 ]
 
 
@@ -83,10 +96,7 @@ def demo(
     source: SourceOption = REPLAY,
     kill: KillOption = None,
     domains: DomainsOption = None,
-    kill_domain: Annotated[
-        str | None,
-        typer.Option(help="Kill all nodes of a failure domain: rack-1, rack-2 and so on."),
-    ] = None,
+    kill_domain: KillDomainOption = None,
     placement: PlacementOption = EVEN,
     strategy: StrategyOption = "incremental",
     seed: Annotated[int, typer.Option(help="Picks priorities and victims.")] = 1,
@@ -133,6 +143,8 @@ def demo(
         kill_coordinator=kill_coordinator,
     )
     _check(wanted)
+    # Before there is a directory for the report: one with files in it is refused the next time.
+    spark_installation.check(None)
     with cli_options.report_directory(report) as directory:
         result = demo_run.perform(shown(wanted), directory)
         demo_run.summarise(result, report)

@@ -24,8 +24,7 @@ def find() -> Path:
         raise InputError(
             where=f"JAVA_HOME {home}" if home else "PATH",
             what="there is no java",
-            remedy=f"install a JDK {VERSION_MIN} or newer"
-            + (", or point JAVA_HOME to one" if home else ""),
+            remedy=f"install a JDK {VERSION_MIN} or newer, or point JAVA_HOME to one",
         )
     return Path(found)
 
@@ -47,7 +46,8 @@ def read_version(java: Path) -> str:
     if match is None or int(match[1]) < VERSION_MIN:
         raise InputError(
             where=str(java),
-            what=f"is not Java {VERSION_MIN} or newer: {' '.join(said.split())[:200]}",
+            what=f"is not Java {VERSION_MIN} or newer: "
+            + (" ".join(said.split())[:200] or "it printed no version"),
             remedy=f"install a JDK {VERSION_MIN} or newer, or point JAVA_HOME to one",
         )
     return said

@@ -8,6 +8,7 @@ The last tests run the command as a process.
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from wrong_pipelines import GOOD, NOBODY, write_pipeline
 
 import rekindle
 from rekindle_cli import command_line
+from rekindle_spark.spark import spark_installation
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 Run = Callable[..., str]
@@ -128,38 +130,132 @@ def test_a_store_that_cannot_be_used_is_refused(
     assert words in refuse(write_pipeline(file, GOOD), "--store", store)
 
 
-@pytest.mark.parametrize("options", [[], ["--local", "2"]])
+def run_places(pipeline: Path) -> list[list[str]]:
+    """The commands that start Spark, on a cluster, on this machine, and with a demo's pipeline."""
+    run = ["run", str(pipeline), "--store", str(pipeline.with_name("store"))]
+    demo = ["demo", "--report", str(pipeline.with_name("report"))]
+    return [[*run, "--master", NOBODY], [*run, "--local", "2"], demo]
+
+
+@pytest.fixture
+def refuse_machine(file: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., set[str]]:
+    """Runs commands that must be refused before the pipeline is tried; gives their messages."""
+
+    def run(commands: list[list[str]]) -> set[str]:
+        messages = set()
+        for command in commands:
+            assert command_line.run(command_line.application, command) == 2
+            out, said = capfd.readouterr()
+            assert (out, said.count("\n")) == ("", 1)
+            messages.add(said.rstrip("\n"))
+        assert {path.name for path in file.parent.iterdir()} <= {"readings.parquet", "wrong.py"}
+        return messages
+
+    return run
+
+
+def write_java(folder: Path, script: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return java
+
+
+# Nothing of it is called: what is wrong with the machine is said before the pipeline is tried.
+HANGS = "import time; time.sleep(600)"
+
+
 def test_a_machine_without_java_is_told_where_it_was_looked_for(
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     file: Path,
-    capsys: pytest.CaptureFixture[str],
+    refuse_machine: Callable[..., set[str]],
     monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    place = options or ["--master", NOBODY]
-    path = str(write_pipeline(file, GOOD))
-    arguments = ["run", path, "--store", str(tmp_path / "store"), *place]
-    assert command_line.run(command_line.application, arguments) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == (
-        f"JAVA_HOME {tmp_path}: there is no java; install a JDK 17 or newer, "
-        "or point JAVA_HOME to one"
+    empty = tmp_path_factory.mktemp("empty")
+    commands = run_places(write_pipeline(file, HANGS))
+    monkeypatch.setenv("JAVA_HOME", str(empty))
+    assert refuse_machine(commands) == {
+        f"JAVA_HOME {empty}: there is no java; install a JDK 17 or newer, or point JAVA_HOME to one"
+    }
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(empty))
+    assert refuse_machine(commands) == {
+        "PATH: there is no java; install a JDK 17 or newer, or point JAVA_HOME to one"
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'openjdk version \"11.0.2\"' >&2", "openjdk version"),
+        ("exit 1", "it printed no version"),
+    ],
+)
+def test_an_old_or_broken_java_is_refused_with_what_it_printed(
+    tmp_path_factory: pytest.TempPathFactory,
+    file: Path,
+    refuse_machine: Callable[..., set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    words: str,
+) -> None:
+    java = write_java(tmp_path_factory.mktemp("java"), script)
+    monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
+    (message,) = refuse_machine(run_places(write_pipeline(file, HANGS)))
+    assert message.startswith(f"{java}: is not Java 17 or newer: {words}")
+
+
+@pytest.mark.parametrize(
+    ("jar", "words"),
+    [
+        ("spark-core_2.12-3.4.1.jar", "is Spark 3.4.1, needed is 4.3"),
+        (None, "is no installation of Spark"),
+    ],
+)
+def test_another_spark_home_is_refused_where_it_would_count(
+    tmp_path_factory: pytest.TempPathFactory,
+    file: Path,
+    refuse_machine: Callable[..., set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    jar: str | None,
+    words: str,
+) -> None:
+    home = tmp_path_factory.mktemp("spark")
+    if jar is not None:
+        (home / "jars").mkdir()
+        (home / "jars" / jar).touch()
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    on_cluster, *_ = run_places(write_pipeline(file, HANGS))
+    assert refuse_machine([on_cluster]) == {
+        f"SPARK_HOME {home}: {words}; unset SPARK_HOME, or let it name a Spark 4.3"
+    }
+
+
+def test_a_pyspark_of_another_version_is_refused_by_all_that_use_it(
+    tmp_path_factory: pytest.TempPathFactory,
+    file: Path,
+    refuse_machine: Callable[..., set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packages = tmp_path_factory.mktemp("packages")
+    (packages / "pyspark-3.5.1.dist-info").mkdir()
+    (packages / "pyspark-3.5.1.dist-info" / "METADATA").write_text(
+        "Name: pyspark\nVersion: 3.5.1\n"
+    )
+    monkeypatch.syspath_prepend(packages)
+    path = str(write_pipeline(file, HANGS))
+    (message,) = refuse_machine([*run_places(Path(path)), ["test", path]])
+    assert message == (
+        f"pyspark in {packages}: is version 3.5.1, needed is 4.3; "
+        "pip install 'pyspark==4.3.*', or use an environment with nothing but rekindle[spark]"
     )
 
 
-def test_an_old_java_is_refused_with_its_version(
-    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    arguments = ["run", str(write_pipeline(file, GOOD)), "--store", str(tmp_path / "store")]
-    assert command_line.run(command_line.application, [*arguments, "--local", "2"]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"{java}: is not Java 17 or newer: openjdk version")
+def test_the_spark_that_is_needed_is_the_one_that_is_installed_with_us() -> None:
+    project = tomllib.loads((Path(SOURCES).parent / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = project["project"]["optional-dependencies"]["spark"]
+    assert f"pyspark=={spark_installation.VERSION}.*" in needed
 
 
 def test_the_store_of_another_pipeline_is_refused_and_its_driver_lives(

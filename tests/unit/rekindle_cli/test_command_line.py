@@ -3,11 +3,13 @@
 import errno
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.main import get_command
 
 import rekindle
 from rekindle.model.errors import FencedError, InputError, RekindleError, RunError
@@ -206,6 +208,31 @@ def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
     assert (run.stdout, run.stderr) == ("answer\n", "noise")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text", "printed"),
+    [
+        ("ascii", "größe", rb"gr\xf6\xdfe"),
+        ("iso-8859-1", "größe → €", b"gr\xf6\xdfe \\u2192 \\u20ac"),
+        ("utf-8", "a-file-\udcff", rb"a-file-\udcff"),
+    ],
+)
+def test_characters_that_the_locale_does_not_have_are_escaped(
+    encoding: str, text: str, printed: bytes
+) -> None:
+    code = (
+        "from rekindle_cli import command_line as cli\n"
+        f"cli.application = lambda _: lambda **_: print({text!a})\n"
+        "raise SystemExit(cli.main())\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path), "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
+    assert (run.stdout.rstrip(), run.stderr) == (printed, b"")
+
+
 def test_an_error_of_the_system_elsewhere_is_a_bug_and_not_hidden() -> None:
     with pytest.raises(FileNotFoundError):
         command_line.run(application_that_raises(FileNotFoundError(2, "absent")), [])
@@ -273,3 +300,29 @@ def test_a_help_is_whole_and_says_something_of_every_option(
     for option in options:
         words = option.partition("[default")[0].split("> ")[-1].split()
         assert len(words) > 2, option
+
+
+def options_of(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, one in getattr(command, "commands", {}).items():
+        yield from options_of(one, f"{path} {name}")
+    for parameter in getattr(command, "params", ()):
+        if hasattr(parameter, "is_flag") and not (parameter.is_flag or parameter.is_bool_flag):
+            yield f"{path} {parameter.opts[0]}", parameter
+
+
+def test_the_help_of_an_option_with_a_value_has_its_default() -> None:
+    names = [*(command.name for command in command_line.COMMANDS), "coordinator", "demo"]
+    app = command_line.application(names)
+    app.registered_commands = [one for one in app.registered_commands if one.name in names]
+    found = dict(options_of(get_command(app), "rekindle"))
+    silent = {
+        name
+        for name, option in found.items()
+        if not (
+            option.required
+            or isinstance(option.show_default, str)
+            or (option.show_default and option.default not in (None, ""))
+        )
+    }
+    assert len(found) > 60
+    assert silent == set()

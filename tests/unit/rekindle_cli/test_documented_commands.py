@@ -14,6 +14,7 @@ import typer
 
 from rekindle.model.settings import Policy, RuntimeSettings
 from rekindle_cli import command_line
+from rekindle_spark.driver import priority_classes
 from rekindle_spark.pipeline import program
 
 ROOT = Path(__file__).parents[3]
@@ -123,3 +124,24 @@ def test_the_pipeline_of_the_first_page_can_be_built() -> None:
     sinks = {step.name: step.priority for step in built.steps.values() if step.kind == "sink"}
     assert sinks == {"failures": 10, "traffic": 2}
     assert program.build(built).sources
+
+
+SLOTS = re.compile(r"--cores (\d+)|spark\.executor\.cores\W{1,3}(\d+)|\n +cores: (\d+)")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/pipelines.md",
+        "docs/standalone.md",
+        "examples/kubernetes/apache.yaml",
+        "examples/kubernetes/kubeflow.yaml",
+        "examples/kubernetes/spark-submit.sh",
+    ],
+)
+def test_whoever_says_how_many_task_slots_an_executor_has_names_enough_for_all(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if page.endswith("kubeflow.yaml"):
+        text = text.split("\n  executor:\n", 1)[1]
+    told = {number for found in SLOTS.findall(text) for number in found if number}
+    assert told == {str(priority_classes.SLOTS_MIN)}

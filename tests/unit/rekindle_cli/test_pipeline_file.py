@@ -225,8 +225,14 @@ def surroundings() -> tuple[object, ...]:
     return (sys.stdin, sys.stdout, sys.stderr, *functions, *handlers)
 
 
-def test_ctrl_c_while_a_file_is_imported_is_the_users_own(tmp_path: Path) -> None:
-    head = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(100)"
+@pytest.mark.parametrize("answer", ["raise", "pass", "raise OSError"])
+def test_ctrl_c_while_a_file_is_imported_is_the_users_own_whatever_the_file_makes_of_it(
+    tmp_path: Path, answer: str
+) -> None:
+    head = (
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"    time.sleep(100)\nexcept BaseException:\n    {answer}\n"
+    )
     before = surroundings()
     with pytest.raises(KeyboardInterrupt):
         load(tmp_path, head)

@@ -49,6 +49,24 @@ def test_lag_is_of_the_partition_that_has_come_least_far() -> None:
     assert "lag at most 0." in seen._line()
 
 
+def test_a_store_that_is_full_or_away_is_a_line_with_the_cause_and_what_to_do() -> None:
+    seen, shown = view()
+    seen.show({"kind": "store-away", "text": "No space left on device"})
+    seen.show({"kind": "store-back"})
+    assert " ".join(shown.getvalue().split()) == (
+        "the checkpoint store cannot be used (No space left on device); the run waits for it: make "
+        "room there, or let it be reached the checkpoint store can be used again"
+    )
+
+
+def test_until_the_first_epoch_the_line_has_the_time_that_the_start_has_taken() -> None:
+    seen, _ = view()
+    seen._began_at -= 40
+    assert seen._line() == "starting: 0 of 2 nodes, for 40 s"
+    seen.show({"kind": "cut", "epoch": 1, "rows": 5, "cut_at": 100.0})
+    assert seen._line() == "starting: 0 of 2 nodes, 0 rows/s"
+
+
 def test_the_rate_is_of_rows_between_the_cuts() -> None:
     seen, _ = view()
     for epoch in range(11):

@@ -31,6 +31,22 @@ def test_the_socket_of_a_host_has_a_path_that_unix_takes(depth: int) -> None:
         cluster.temporary.rmdir()
 
 
+def test_a_driver_takes_nothing_from_another_installation_of_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark-3")
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark-3")
+    code = "import os; print([os.environ.get(f'SPARK_{n}') for n in ('HOME', 'CONF_DIR')])"
+    driver = DriverProcess(tmp_path)
+    try:
+        driver.launch([sys.executable, "-c", code], {})
+        assert driver.process is not None
+        driver.process.wait()
+        assert driver.log.read_text() == "[None, None]\n"
+    finally:
+        driver.end()
+
+
 def test_nobody_removes_what_a_cluster_runs_from(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     installed = spark_distribution.find_distribution()

@@ -2,11 +2,15 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rekindle.model.errors import InputError, RunError
-from rekindle_cli import command_line
+from rekindle_cli import command_line, local_request
+from rekindle_cli.jsonl_tail import EventFile
+from rekindle_cli.run_view import JsonView
 from rekindle_local import local_run
 from rekindle_spark.spark import spark_master
 
@@ -65,3 +69,49 @@ def test_more_nodes_than_memory_holds_are_refused_with_how_many_it_does(
     local_run.check_memory(7)
     with pytest.raises(InputError, match=r"--local 40: needs about 36\.7 GiB.*give --local 7"):
         local_run.check_memory(40)
+
+
+class Driver:
+    """A driver that has written some events, and ends once it is asked for a savepoint."""
+
+    def __init__(self, savepoint: Path, *events: str) -> None:
+        self.savepoint, self.events = savepoint, [{"kind": kind} for kind in events]
+
+    @property
+    def ended(self) -> bool:
+        return self.savepoint.exists()
+
+    def fresh_events(self) -> list[dict[str, str]]:
+        fresh, self.events = self.events, []
+        return fresh
+
+    def check(self) -> None:
+        pass
+
+
+def interrupted(tmp_path: Path, *events: str) -> None:
+    """Follow a run in which Ctrl-C is pressed once, after these events."""
+    store = tmp_path / "store"
+    request = local_request.make(
+        "mine.py", store=str(store), nodes=1, settings=None, conf={}, kill_after=None, kill=None
+    )
+    driver: Any = Driver(store / "savepoint", *events)
+    rest: Any = SimpleNamespace(events=EventFile(tmp_path / "none"), check=lambda: None)
+    log = EventFile(tmp_path / "none")
+    run = local_run._Run(request, JsonView(), rest, rest, rest, driver, log)
+    run.interrupt()
+    run.follow()
+
+
+def test_ctrl_c_while_a_run_starts_ends_it_at_once(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path)
+
+
+def test_ctrl_c_in_a_run_asks_for_a_savepoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "store").mkdir()
+    interrupted(tmp_path, "started")
+    assert (tmp_path / "store" / "savepoint").exists()
+    assert "ending at a savepoint" in capsys.readouterr().err
