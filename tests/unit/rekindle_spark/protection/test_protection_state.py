@@ -1,0 +1,142 @@
+"""What runs and what waits, from a loss to the end of its incident, with the core that plans."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.model.settings import Policy
+from rekindle.protocol import (
+    NodeSeen,
+    PauseOrder,
+    PlanOrder,
+    ResumeOrder,
+    TopologyReport,
+)
+from rekindle_spark.control.coordinator_client import CoordinatorClient
+from rekindle_spark.protection import protection_state
+from rekindle_spark.protection.protection_state import ProtectionReports
+from rekindle_spark.protection.query_layout import lay_out
+
+NODES = ("n1", "n2", "n3", "n4")
+# of four nodes with 100 % each, of which plans use 80 %
+LOADS = {"orders": 55.0, "fraud": 55.0, "report": 55.0, "archive": 55.0}
+LAYOUT = lay_out(LOADS, {"orders": 9, "fraud": 5}, {"report": ["orders"]}, len(NODES))
+ALL = frozenset(LOADS)
+
+
+def seen(names: Iterable[str], start: str = "a") -> dict[str, NodeSeen]:
+    return {name: NodeSeen(incarnation=f"{start}.1", capacity_percent=100.0) for name in names}
+
+
+class Driver:
+    """A driver that plans alone, and whose queries catch up as soon as they run."""
+
+    def __init__(self) -> None:
+        self.state = protection_state.initial(LAYOUT)
+        self.reports = ProtectionReports(1, self.state)
+        self.reports.measured(LOADS)
+        self.ended: Mapping[str, str] = {}
+        self.guidance = CoordinatorClient(
+            topology=TopologyReport(
+                generation=1,
+                sequence=0,
+                program="p",
+                topology=LAYOUT.topology,
+                policy=Policy(catch_up_cost_ratio=0.0),
+                nodes_expected=len(NODES),
+            ),
+            reports=self.reports,
+            following=AcceptedDirectives(1),
+        )
+
+    def look(self, nodes: Mapping[str, NodeSeen]) -> frozenset[str]:
+        """What runs once nothing more is ordered."""
+        self.state = protection_state.observed(self.state, nodes)
+        for _ in range(8):
+            self.reports.state, self.reports.ended = self.state, self.ended
+            self.reports.caught_up = self.state.wanted - self.ended.keys()
+            if not self.state.waits:
+                self.reports.checkpointed()
+            for directive in self.guidance.confer(self.state.is_paused).directives:
+                self.state = protection_state.obeyed(self.state, directive.order)
+        return self.state.runnable
+
+
+def test_before_a_loss_everything_runs_and_nothing_is_ordered() -> None:
+    driver = Driver()
+    assert driver.look(seen(NODES[:2])) == ALL
+    assert driver.look(seen(NODES)) == ALL
+    assert driver.guidance.following.plan_epoch == 0
+
+
+def test_after_a_loss_the_most_important_go_on_and_the_others_come_back_with_their_nodes() -> None:
+    driver = Driver()
+    driver.look(seen(NODES))
+    assert driver.look(seen(["n1"])) == {"orders"}
+    back = seen(["n1"]) | seen(["n2"], "b")
+    assert driver.look(back) == {"orders", "fraud"}
+    back |= seen(["n3", "n4"], "b")
+    assert driver.look(back) == ALL
+    driver.look(back)
+    assert driver.guidance.case.incident is None
+
+
+def test_a_loss_after_which_everything_still_fits_stops_nothing() -> None:
+    driver = Driver()
+    driver.look(seen(NODES))
+    assert driver.look(seen(NODES[:3])) == ALL
+
+
+def test_a_node_whose_executor_was_replaced_between_two_looks_was_lost() -> None:
+    state = protection_state.observed(protection_state.initial(LAYOUT), seen(NODES))
+    assert state.placement.keys() == {part for parts in LAYOUT.parts.values() for part in parts}
+    state = protection_state.observed(state, {**seen(NODES), **seen(["n2"], "b")})
+    assert (state.waits, state.placement) == (True, {})
+    assert state.runnable == ALL, "what runs goes on until a plan has chosen"
+
+
+def test_a_query_that_has_ended_by_itself_is_in_no_plan() -> None:
+    driver = Driver()
+    driver.ended = {"orders": "it has failed: no such column"}
+    driver.look(seen(NODES))
+    assert "fraud" in driver.look(seen(["n1"]))
+
+
+def test_a_part_that_a_plan_puts_on_a_node_which_is_gone_by_then_is_missed() -> None:
+    state = protection_state.observed(protection_state.initial(LAYOUT), seen(NODES))
+    state = protection_state.observed(state, seen(["n1"]))
+    parts = LAYOUT.parts["fraud"]
+    order = PlanOrder(
+        query_partitions=("fraud/0",),
+        placement=dict.fromkeys(parts, "n1") | {parts[0]: "n2"},
+        builds_on=0,
+    )
+    assert protection_state.obeyed(state, order).runnable == frozenset()
+
+
+def test_a_pause_stops_all_and_a_resumption_goes_on_where_it_was() -> None:
+    state = protection_state.observed(protection_state.initial(LAYOUT), seen(NODES))
+    paused = protection_state.obeyed(state, PauseOrder())
+    assert paused.runnable == frozenset()
+    assert protection_state.obeyed(paused, ResumeOrder()) == state
+
+
+def test_reports_name_what_ran_by_itself_to_its_end_and_what_is_behind() -> None:
+    driver = Driver()
+    driver.ended = {"archive": "somebody has stopped it"}
+    driver.look(seen(NODES))
+    driver.reports.caught_up = frozenset({"fraud"})
+    report = driver.reports.progress(driver.guidance.following, alone=True)
+    assert report.stopped == {"archive/0": "somebody has stopped it"}
+    assert report.live == tuple(sorted(LAYOUT.parts["fraud"]))
+    assert report.moving is None, "parts of a query cannot move: its tasks run anywhere"
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3], ids=["one", "two", "three"])
+def test_what_is_chosen_fits_on_what_is_left(lost: int) -> None:
+    driver = Driver()
+    driver.look(seen(NODES))
+    chosen = driver.look(seen(NODES[lost:]))
+    assert chosen
+    assert sum(LOADS[name] for name in chosen) <= 80.0 * (len(NODES) - lost)
