@@ -38,7 +38,6 @@ LOOK_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
 CHECKPOINT_SECONDS = 10.0
 FIRST_LOAD_SHARE = 0.5
-PERCENT = 100.0
 STOP_SECONDS_MAX = 60.0
 
 log = logging.getLogger(__name__)
@@ -107,8 +106,7 @@ class Protection:
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
         self._stopping = threading.Event()
-        for one in self._protected:
-            one.begin()
+        _begin(protected)
         self._pool = ThreadPoolExecutor(len(protected), thread_name_prefix="rekindle-query")
         self._thread = threading.Thread(target=self._keep, name="rekindle-protect", daemon=True)
         if guidance is not None:
@@ -139,16 +137,9 @@ class Protection:
 
     @property
     def loads(self) -> dict[str, float]:
-        """CPU of each query as it was last measured, in percent of one core."""
-        statistics = None if self._guidance is None else self._guidance.reports.statistics
-        if statistics is None:
-            return {}
-        parts = self._state.layout.parts
-        return {
-            name: sum(statistics.costs[part] for part in parts[name])
-            for name in parts
-            if f"{name}/0" in statistics.costs
-        }
+        """CPU of each query as it was last measured, in percent of one core; empty before."""
+        reports = None if self._guidance is None else self._guidance.reports
+        return dict(reports.loads) if reports is not None and reports.is_measured else {}
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait until a query has ended by itself, and raise what it failed with; False when the
@@ -229,8 +220,9 @@ class Protection:
             one.name for one in protected if one.is_running and one.is_caught_up
         )
         reports.lags = {one.name: max(0.0, now - one.caught_up_at) for one in protected}
+        reports.cost()
         if self._state.waits or len(reports.caught_up) + len(ended) < len(protected):
-            self._times.since = None  # what catches up tells no steady cost
+            self._times.since = None  # what catches up has no steady cost
             return
         if now - self._measured_at >= MEASURE_SECONDS:
             self._measured_at = now
@@ -252,6 +244,18 @@ class Protection:
                     waiting.discard(one)
 
 
+def _begin(protected: tuple[ProtectedQuery, ...]) -> None:
+    """Start all, or none."""
+    try:
+        for one in protected:
+            one.begin()
+    except BaseException:
+        for one in protected:
+            if one.query is not None:
+                one.query.stop()
+        raise
+
+
 def _guidance(
     layout: QueryLayout, known: Settings, expected: int, path: str | None, identity: Place
 ) -> CoordinatorClient[ProtectionReports]:
@@ -268,6 +272,7 @@ def _guidance(
         process_id=os.getpid(),
     )
     contact = None if path is None else SidecarClient(Path(path), hello)
+    loads = _assumed(layout, known, expected)
     return CoordinatorClient(
         topology=TopologyReport(
             generation=generation,
@@ -276,9 +281,11 @@ def _guidance(
             topology=layout.topology,
             policy=known.policy,
             nodes_expected=expected,
-            hints=_hints(layout, known, expected),
+            hints=layout.costs(loads),
         ),
-        reports=ProtectionReports(generation, protection_state.initial(layout)),
+        reports=ProtectionReports(
+            generation, protection_state.initial(layout), loads, known.policy.cpu_cap
+        ),
         following=AcceptedDirectives(
             generation,
             contact_at=None if contact is None else time.monotonic(),
@@ -288,11 +295,10 @@ def _guidance(
     )
 
 
-def _hints(layout: QueryLayout, known: Settings, expected: int) -> dict[str, float]:
+def _assumed(layout: QueryLayout, known: Settings, expected: int) -> dict[str, float]:
     """Half of what the nodes have, the same for each query, until run times are measured."""
     capacity = expected * known.runtime.node_cpu_percent * known.policy.cpu_cap
-    share = FIRST_LOAD_SHARE * capacity / len(layout.parts)
-    return layout.costs(dict.fromkeys(layout.parts, share))
+    return dict.fromkeys(layout.parts, FIRST_LOAD_SHARE * capacity / len(layout.parts))
 
 
 def _place(name: str | None) -> Place:

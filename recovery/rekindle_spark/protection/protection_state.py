@@ -5,8 +5,8 @@
         └────────────────────── plans, as nodes come ─────────────────────────────────────┘
 
 Tasks of a query run on any executor, so a loss concerns all queries: none counts as placed until
-the next plan has chosen. Until then what runs goes on. While nothing waits, the partitions are
-spread over whatever executors there are.
+the next plan has chosen. Until then what runs goes on. When executors come, the partitions that
+are placed are spread over all of them, as tasks are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -64,9 +64,8 @@ def observed(state: ProtectionState, nodes: Mapping[str, NodeSeen]) -> Protectio
     )
     if is_loss:
         return replace(state, nodes=nodes, placement={}, waits=True)
-    if state.waits:
-        return replace(state, nodes=nodes)
-    return replace(state, nodes=nodes, placement=state.layout.spread(nodes))
+    queries = state.layout.complete(state.placement) if state.waits else state.layout.parts
+    return replace(state, nodes=nodes, placement=state.layout.spread(nodes, queries))
 
 
 def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
@@ -93,10 +92,14 @@ def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
 @dataclass(slots=True)
 class ProtectionReports:
     """Builds reports; the loop sets `state`, `caught_up`, `ended` (query -> why) and `lags` (query
-    -> seconds) before each."""
+    -> seconds) before each. `loads` are of queries, in percent of one core: assumed ones until some
+    are measured. Plans use `cpu_cap` of each node."""
 
     generation: int
     state: ProtectionState
+    loads: Mapping[str, float]
+    cpu_cap: float
+    is_measured: bool = False
     caught_up: frozenset[str] = frozenset()
     ended: Mapping[str, str] = field(default_factory=dict)
     lags: Mapping[str, float] = field(default_factory=dict)
@@ -107,12 +110,24 @@ class ProtectionReports:
     sequence: int = 0
 
     def measured(self, loads: Mapping[str, float]) -> None:
-        """Costs of queries are known, in percent of one core."""
-        self.statistics = StatisticsReport(
-            generation=self.generation,
-            sequence=self._next(),
-            costs=self.state.layout.costs(loads),
-        )
+        """What queries take is known."""
+        self.loads, self.is_measured = {**self.loads, **loads}, True
+
+    def cost(self) -> None:
+        """Say what queries cost, where that has changed. While some wait, none costs more than the
+        nodes have that are left: an important one that takes more is better slow than stopped."""
+        nodes, layout = self.state.nodes.values(), self.state.layout
+        if not (self.is_measured or self.state.waits):
+            return
+        loads = dict(self.loads)
+        if self.state.waits:
+            free_percent = self.cpu_cap * sum(seen.capacity_percent for seen in nodes)
+            loads = layout.clipped(loads, len(nodes), free_percent)
+        costs = layout.costs(loads)
+        if self.statistics is None or self.statistics.costs != costs:
+            self.statistics = StatisticsReport(
+                generation=self.generation, sequence=self._next(), costs=costs
+            )
 
     def checkpointed(self) -> None:
         """All queries have committed what had come: Spark's checkpoints hold that."""

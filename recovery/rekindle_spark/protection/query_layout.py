@@ -36,10 +36,10 @@ class QueryLayout:
         there = frozenset(partitions)
         return frozenset(name for name, needed in self.needs.items() if needed <= there)
 
-    def spread(self, nodes: Iterable[str]) -> dict[str, str]:
-        """All partitions over the nodes, evenly; none where there are no nodes."""
+    def spread(self, nodes: Iterable[str], queries: Iterable[str]) -> dict[str, str]:
+        """The partitions of queries over the nodes, evenly; none where there are no nodes."""
         order = sorted(nodes)
-        names = [partition for name in sorted(self.parts) for partition in self.parts[name]]
+        names = [partition for name in sorted(queries) for partition in self.parts[name]]
         if not order:
             return {}
         return {name: order[number % len(order)] for number, name in enumerate(names)}
@@ -50,6 +50,16 @@ class QueryLayout:
             partition: load / len(self.parts[name])
             for name, load in loads.items()
             for partition in self.parts[name]
+        }
+
+    def clipped(
+        self, loads: Mapping[str, float], node_count: int, free_percent: float
+    ) -> dict[str, float]:
+        """Loads that each fit by themselves on so many nodes with so much CPU together, however the
+        parts are packed: a node leaves less than a part unused."""
+        return {
+            name: min(load, free_percent / (1 + node_count / len(self.parts[name])))
+            for name, load in loads.items()
         }
 
 

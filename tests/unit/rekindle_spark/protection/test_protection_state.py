@@ -32,10 +32,11 @@ def seen(names: Iterable[str], start: str = "a") -> dict[str, NodeSeen]:
 class Driver:
     """A driver that plans alone, and whose queries catch up as soon as they run."""
 
-    def __init__(self) -> None:
+    def __init__(self, loads: Mapping[str, float] = LOADS) -> None:
         self.state = protection_state.initial(LAYOUT)
-        self.reports = ProtectionReports(1, self.state)
-        self.reports.measured(LOADS)
+        self.reports = ProtectionReports(1, self.state, dict.fromkeys(LOADS, 40.0), 0.8)
+        if loads:
+            self.reports.measured(loads)
         self.ended: Mapping[str, str] = {}
         self.guidance = CoordinatorClient(
             topology=TopologyReport(
@@ -56,6 +57,7 @@ class Driver:
         for _ in range(8):
             self.reports.state, self.reports.ended = self.state, self.ended
             self.reports.caught_up = self.state.wanted - self.ended.keys()
+            self.reports.cost()
             if not self.state.waits:
                 self.reports.checkpointed()
             for directive in self.guidance.confer(self.state.is_paused).directives:
@@ -94,6 +96,24 @@ def test_a_node_whose_executor_was_replaced_between_two_looks_was_lost() -> None
     state = protection_state.observed(state, {**seen(NODES), **seen(["n2"], "b")})
     assert (state.waits, state.placement) == (True, {})
     assert state.runnable == ALL, "what runs goes on until a plan has chosen"
+
+
+def test_an_important_query_that_takes_more_than_is_left_runs_alone() -> None:
+    driver = Driver({**LOADS, "orders": 150.0})
+    driver.look(seen(NODES))
+    assert driver.look(seen(["n1"])) == {"orders"}
+    assert driver.look(seen(["n1"]) | seen(["n2"], "b")) == {"orders"}
+    back = seen(["n1"]) | seen(["n2", "n3", "n4"], "b")
+    driver.look(back)
+    assert driver.look(back) == ALL, "what ran before has to come back, also where it is tight"
+
+
+def test_a_loss_before_anything_was_measured_is_planned_with_equal_shares() -> None:
+    driver = Driver({})
+    driver.look(seen(NODES))
+    chosen = driver.look(seen(["n1"]))
+    assert "orders" in chosen
+    assert len(chosen) < len(ALL)
 
 
 def test_a_query_that_has_ended_by_itself_is_in_no_plan() -> None:

@@ -32,10 +32,10 @@ def test_the_load_of_a_query_is_the_sum_of_the_costs_of_its_parts() -> None:
 
 def test_partitions_are_spread_evenly_over_the_nodes() -> None:
     layout = lay_out(["a", "b"], {}, {}, 4)
-    placed = layout.spread(["n2", "n1"])
+    placed = layout.spread(["n2", "n1"], layout.parts)
     assert placed.keys() == {*layout.parts["a"], *layout.parts["b"]}
     assert sorted(placed.values()) == ["n1"] * 17 + ["n2"] * 17
-    assert layout.spread([]) == {}
+    assert layout.spread([], layout.parts) == {}
 
 
 def test_no_query_is_cut_into_more_parts_than_a_plan_can_use() -> None:
