@@ -75,9 +75,11 @@ class ProtectedQuery:
         self.query = _checked(self.name, self.start())
 
     def look(self, active: Mapping[str, Any], now: float) -> None:
-        """Take in how it is. `active` (id -> query) are all queries that run in this session."""
+        """Take in how it is. `active` (id -> query) are all queries that run in this session.
+        Raises an error of Spark with which a stop has failed."""
         if self._work is not None and self._work.done():
-            self._work = None
+            work, self._work = self._work, None
+            work.result()  # what a stop of Spark raises
         if self.is_busy or self.query is None:
             return
         if self._is_stopped:
