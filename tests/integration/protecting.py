@@ -20,7 +20,7 @@ from rekindle.model.errors import InputError
 from rekindle_spark.protection.protected_query import ProtectedQuery
 
 FOLDER = Path(sys.argv[1])
-LIMIT_SECONDS = 90.0
+LIMIT_SECONDS = 240.0
 
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.sql.shuffle.partitions", "1")
@@ -72,12 +72,13 @@ def check_refusals() -> None:
 def check_stop_and_start() -> None:
     """With an interval a stop waits for the boundary; the same query goes on in another run."""
     query = ProtectedQuery(
-        "e", stream("e", lambda writer: writer.trigger(processingTime="1 second"))
+        "e", stream("e", lambda writer: writer.trigger(processingTime="20 seconds"))
     )
     with ThreadPoolExecutor(1) as pool:
         query.begin()
         before = str(query.query.id), query.run_id
-        wait_until(lambda: _committed(query) >= 2)
+        wait_until(lambda: _committed(query) >= 1)
+        wait_until(lambda: not query.query.status["isTriggerActive"])
         query.look({}, time.monotonic())
         assert query.is_running
         query.steer(wanted=False, pool=pool, now=time.monotonic())
@@ -140,6 +141,7 @@ def check_a_start_function_that_raises() -> None:
 
 def check_without_a_sidecar() -> None:
     """Queries are started, and that is all."""
+    spark.streams.resetTerminated()
     protected = rekindle.protect(spark, {"h": stream("h")})
     assert protected.running == {"h"}
     assert not protected.await_termination(timeout_seconds=1)

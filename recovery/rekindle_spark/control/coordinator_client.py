@@ -176,6 +176,11 @@ class CoordinatorClient(Generic[Reports]):
             return Advice((), ())
         return Advice(self._own(decision.directives), decision.instructions)
 
+    def disown_plans(self) -> None:
+        """Refuse all plans that are on their way: they know nothing of what has just been lost."""
+        self.planning = None
+        self.following = directive_acceptance.planned(self.following, self.following.plan_epoch + 1)
+
     def finish(self) -> None:
         """Say that the run has ended in order."""
         self.reports.finished = True

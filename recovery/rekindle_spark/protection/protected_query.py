@@ -38,7 +38,7 @@ INTERVAL_TRIGGER = "ProcessingTimeTrigger(0)"
 Start = Callable[[], Any]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ProtectedQuery:
     """`start` gives a `StreamingQuery`; `query` is the newest that it has given, `ended` why it
     does not run although nobody here has stopped it. `caught_up_at` is when it was last seen

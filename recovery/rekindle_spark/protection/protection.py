@@ -186,6 +186,8 @@ class Protection:
                 one.query.stop()
             self._is_over.set()
         except Exception:  # whatever it is, it is ours, and no reason for queries to stand still
+            if self._spark._jsc.sc().isStopped():
+                return  # the application has ended without `stop` of this class
             log.exception("protection has ended; all queries run again")
             self._let_all_run()
 
@@ -196,7 +198,10 @@ class Protection:
         active = {str(query.id): query for query in self._spark.streams.active}
         for one in self._protected:
             one.look(active, now)
-        self._state = protection_state.observed(self._state, self._view.nodes())
+        before = self._state.losses
+        self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
+        if self._state.losses > before:
+            guidance.disown_plans()
         self._tell(guidance.reports, now)
         advice = guidance.confer(self._state.is_paused)
         for instruction in advice.instructions:
@@ -211,6 +216,8 @@ class Protection:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
         if self.ended:
             self._is_over.set()
+        else:  # somebody may have started it again
+            self._is_over.clear()
 
     def _tell(self, reports: ProtectionReports, now: float) -> None:
         """Everything that reports say of the queries."""

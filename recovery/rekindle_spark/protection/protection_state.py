@@ -32,13 +32,16 @@ from rekindle_spark.protection.query_layout import QueryLayout
 @dataclass(frozen=True, slots=True)
 class ProtectionState:
     """`wanted` are the queries that are to run: all, or those of the plans since a loss. `waits`
-    holds from a loss until plans have chosen all again."""
+    holds from a loss until plans have chosen all again but those that have `ended` by themselves.
+    `losses` counts."""
 
     layout: QueryLayout
     wanted: frozenset[str]
     nodes: Mapping[str, NodeSeen] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
     waits: bool = False
+    losses: int = 0
     is_paused: bool = False
     buffering: Mode = "on"
     ordering: Mode = "on"
@@ -54,18 +57,29 @@ def initial(layout: QueryLayout) -> ProtectionState:
     return ProtectionState(layout, frozenset(layout.parts))
 
 
-def observed(state: ProtectionState, nodes: Mapping[str, NodeSeen]) -> ProtectionState:
-    """After a look at the executors."""
-    if nodes == state.nodes:
+def observed(
+    state: ProtectionState, nodes: Mapping[str, NodeSeen], ended: Iterable[str] = ()
+) -> ProtectionState:
+    """After a look at the executors, and at queries that have ended by themselves."""
+    gone = frozenset(ended)
+    if nodes == state.nodes and gone == state.ended:
         return state
     is_loss = any(
         name not in nodes or nodes[name].incarnation != seen.incarnation
         for name, seen in state.nodes.items()
     )
+    state = replace(state, nodes=nodes, ended=gone)
     if is_loss:
-        return replace(state, nodes=nodes, placement={}, waits=True)
-    queries = state.layout.complete(state.placement) if state.waits else state.layout.parts
-    return replace(state, nodes=nodes, placement=state.layout.spread(nodes, queries))
+        return replace(state, placement={}, waits=True, losses=state.losses + 1)
+    layout, waits = state.layout, state.waits and bool(_waiting(state))
+    queries = layout.complete(state.placement) if waits else frozenset(layout.parts)
+    wanted = state.wanted if waits else queries
+    return replace(state, placement=layout.spread(nodes, queries), wanted=wanted, waits=waits)
+
+
+def _waiting(state: ProtectionState) -> frozenset[str]:
+    """Queries that no plan has chosen since the newest loss, and that have not ended."""
+    return state.layout.parts.keys() - state.layout.complete(state.placement) - state.ended
 
 
 def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
@@ -73,10 +87,9 @@ def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
     match order:
         case PlanOrder():
             there = {name: node for name, node in order.placement.items() if node in state.nodes}
-            placement = {**state.placement, **there}
-            wanted = state.layout.complete(placement)
-            waits = len(wanted) < len(state.layout.parts)
-            return replace(state, placement=placement, wanted=wanted, waits=waits)
+            state = replace(state, placement={**state.placement, **there})
+            wanted = state.layout.complete(state.placement)
+            return replace(state, wanted=wanted, waits=bool(_waiting(state)))
         case PauseOrder():
             return replace(state, is_paused=True)
         case ResumeOrder():
@@ -142,12 +155,14 @@ class ProtectionReports:
     def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
         """How things are now."""
         state, now = self.state, driver_clock.now()
+        # one that has ended keeps nobody waiting who depends on it
+        live = self._partitions(self.caught_up | self.ended.keys()) & state.placement.keys()
         return ProgressReport(
             generation=self.generation,
             sequence=self._next(),
             nodes=dict(state.nodes),
             placement=dict(state.placement),
-            live=tuple(sorted(self._partitions(self.caught_up) & state.placement.keys())),
+            live=tuple(sorted(live)),
             plan_epoch=following.plan_epoch,
             directive=following.directive,
             epoch=0 if self.checkpoint is None else self.checkpoint.epoch,

@@ -1,6 +1,7 @@
 """The benchmark of plans for whole applications: its cluster, and when its bars are met."""
 
 import pytest
+
 from operator_benchmark import application_planning
 from operator_benchmark.application_planning import PlanningSize
 

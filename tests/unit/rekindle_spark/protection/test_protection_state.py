@@ -1,12 +1,15 @@
 """What runs and what waits, from a loss to the end of its incident, with the core that plans."""
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import wait
 
 import pytest
 
+from rekindle.coordination import directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.settings import Policy
 from rekindle.protocol import (
+    Directive,
     NodeSeen,
     PauseOrder,
     PlanOrder,
@@ -23,6 +26,8 @@ NODES = ("n1", "n2", "n3", "n4")
 LOADS = {"orders": 55.0, "fraud": 55.0, "report": 55.0, "archive": 55.0}
 LAYOUT = lay_out(LOADS, {"orders": 9, "fraud": 5}, {"report": ["orders"]}, len(NODES))
 ALL = frozenset(LOADS)
+# After so many without an order there is none to come.
+QUIET_LOOKS = 3
 
 
 def seen(names: Iterable[str], start: str = "a") -> dict[str, NodeSeen]:
@@ -53,15 +58,24 @@ class Driver:
 
     def look(self, nodes: Mapping[str, NodeSeen]) -> frozenset[str]:
         """What runs once nothing more is ordered."""
-        self.state = protection_state.observed(self.state, nodes)
-        for _ in range(8):
+        before = self.state.losses
+        self.state = protection_state.observed(self.state, nodes, self.ended)
+        if self.state.losses > before:
+            self.guidance.disown_plans()
+        quiet = 0
+        while quiet < QUIET_LOOKS:
             self.reports.state, self.reports.ended = self.state, self.ended
             self.reports.caught_up = self.state.wanted - self.ended.keys()
             self.reports.cost()
             if not self.state.waits:
                 self.reports.checkpointed()
-            for directive in self.guidance.confer(self.state.is_paused).directives:
+            directives = self.guidance.confer(self.state.is_paused).directives
+            for directive in directives:
                 self.state = protection_state.obeyed(self.state, directive.order)
+            if self.guidance.planning is not None:
+                wait([self.guidance.planning])
+                continue
+            quiet = 0 if directives else quiet + 1
         return self.state.runnable
 
 
@@ -69,6 +83,7 @@ def test_before_a_loss_everything_runs_and_nothing_is_ordered() -> None:
     driver = Driver()
     assert driver.look(seen(NODES[:2])) == ALL
     assert driver.look(seen(NODES)) == ALL
+    assert driver.state.losses == 0
     assert driver.guidance.following.plan_epoch == 0
 
 
@@ -80,7 +95,6 @@ def test_after_a_loss_the_most_important_go_on_and_the_others_come_back_with_the
     assert driver.look(back) == {"orders", "fraud"}
     back |= seen(["n3", "n4"], "b")
     assert driver.look(back) == ALL
-    driver.look(back)
     assert driver.guidance.case.incident is None
 
 
@@ -104,7 +118,6 @@ def test_an_important_query_that_takes_more_than_is_left_runs_alone() -> None:
     assert driver.look(seen(["n1"])) == {"orders"}
     assert driver.look(seen(["n1"]) | seen(["n2"], "b")) == {"orders"}
     back = seen(["n1"]) | seen(["n2", "n3", "n4"], "b")
-    driver.look(back)
     assert driver.look(back) == ALL, "what ran before has to come back, also where it is tight"
 
 
@@ -120,7 +133,42 @@ def test_a_query_that_has_ended_by_itself_is_in_no_plan() -> None:
     driver = Driver()
     driver.ended = {"orders": "it has failed: no such column"}
     driver.look(seen(NODES))
-    assert "fraud" in driver.look(seen(["n1"]))
+    assert driver.look(seen(["n1"])) == {"fraud"}
+    back = seen(["n1"]) | seen(["n2", "n3", "n4"], "b")
+    assert driver.look(back) == ALL
+    assert driver.guidance.case.incident is None, "who waits for it would wait permanently"
+
+
+def test_a_plan_that_was_made_before_a_loss_is_refused() -> None:
+    driver = Driver()
+    driver.look(seen(NODES))
+    driver.look(seen(["n1"]))
+    epoch = driver.guidance.following.plan_epoch
+    stale = Directive(
+        sequence=1,
+        after=0,
+        generation=1,
+        plan_epoch=epoch + 1,
+        reason="node-back",
+        text="Plan for fraud alone, when orders still ran.",
+        order=PlanOrder(query_partitions=("fraud/0",), placement={}, builds_on=epoch),
+    )
+    driver.guidance.disown_plans()
+    _, why = directive_acceptance.take(driver.guidance.following, stale)
+    assert "behind" in why or "builds on" in why
+
+
+def test_a_query_that_somebody_has_started_again_is_protected_again() -> None:
+    state = protection_state.observed(protection_state.initial(LAYOUT), seen(NODES), ["fraud"])
+    lost = protection_state.observed(state, seen(["n1"]), ["fraud"])
+    assert not protection_state.observed(lost, seen(["n1"])).ended
+    parts = [part for name in ("orders", "report", "archive") for part in LAYOUT.parts[name]]
+    order = PlanOrder(query_partitions=(), placement=dict.fromkeys(parts, "n1"), builds_on=1)
+    calm = protection_state.obeyed(lost, order)
+    assert (calm.waits, "fraud" in calm.wanted) == (False, False)
+    again = protection_state.observed(calm, seen(["n1"]))
+    assert again.wanted == ALL
+    assert LAYOUT.complete(again.placement) == ALL
 
 
 def test_a_part_that_a_plan_puts_on_a_node_which_is_gone_by_then_is_missed() -> None:
@@ -149,7 +197,7 @@ def test_reports_name_what_ran_by_itself_to_its_end_and_what_is_behind() -> None
     driver.reports.caught_up = frozenset({"fraud"})
     report = driver.reports.progress(driver.guidance.following, alone=True)
     assert report.stopped == {"archive/0": "somebody has stopped it"}
-    assert report.live == tuple(sorted(LAYOUT.parts["fraud"]))
+    assert report.live == tuple(sorted(LAYOUT.parts["fraud"] + LAYOUT.parts["archive"]))
     assert report.moving is None, "parts of a query cannot move: its tasks run anywhere"
 
 
