@@ -24,7 +24,7 @@ from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError
 from rekindle.model.settings import Settings
-from rekindle.protocol import DropOrder, Handshake, TopologyReport
+from rekindle.protocol import BufferingOrder, DropOrder, Handshake, OrderingOrder, TopologyReport
 from rekindle.protocol.store_paths import DEFAULT, Place, place
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.sidecar_client import SidecarClient
@@ -39,6 +39,8 @@ MEASURE_SECONDS = 10.0
 CHECKPOINT_SECONDS = 10.0
 FIRST_LOAD_SHARE = 0.5
 STOP_SECONDS_MAX = 60.0
+# These are about exchanges between operators of a pipeline.
+NOT_FOR_QUERIES = (BufferingOrder, OrderingOrder)
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +210,8 @@ class Protection:
             if isinstance(instruction, RecordEvent):
                 log.info("%s", instruction.text)
         for directive in advice.directives:
-            log.info("%s", directive.text)
+            if not isinstance(directive.order, NOT_FOR_QUERIES):
+                log.info("%s", directive.text)
             if isinstance(directive.order, DropOrder):
                 self._view.drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)

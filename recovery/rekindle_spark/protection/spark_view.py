@@ -51,9 +51,10 @@ class SparkView:
         summaries = self.context.statusStore().executorList(True)
         for index in range(summaries.size()):
             one = summaries.apply(index)
-            executor = one.id()
-            if executor != "driver" and executor not in self.dropped:
-                yield executor, one.hostPort().rpartition(":")[0], one.totalCores()
+            executor, host = one.id(), one.hostPort().rpartition(":")[0]
+            # Spark shows an executor for a moment before it knows where it is
+            if host and executor != "driver" and executor not in self.dropped:
+                yield executor, host, one.totalCores()
 
 
 def _age(executor: str) -> tuple[int, str]:
