@@ -79,7 +79,8 @@ def observed(
 
 def _waiting(state: ProtectionState) -> frozenset[str]:
     """Queries that no plan has chosen since the newest loss, and that have not ended."""
-    return state.layout.parts.keys() - state.layout.complete(state.placement) - state.ended
+    placed = state.layout.complete(state.placement)
+    return frozenset(state.layout.parts) - placed - state.ended
 
 
 def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
