@@ -177,8 +177,9 @@ class CoordinatorClient(Generic[Reports]):
         return Advice(self._own(decision.directives), decision.instructions)
 
     def disown_plans(self) -> None:
-        """Refuse all plans that are on their way: they know nothing of what has just been lost."""
-        self.planning = None
+        """Refuse all plans that are on their way: they know nothing of what has just been lost.
+        Costs go out with the next report, however little they have changed."""
+        self.planning, self.costs = None, None
         self.following = directive_acceptance.planned(self.following, self.following.plan_epoch + 1)
 
     def finish(self) -> None:

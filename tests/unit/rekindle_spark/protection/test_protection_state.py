@@ -1,5 +1,6 @@
 """What runs and what waits, from a loss to the end of its incident, with the core that plans."""
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import wait
 
@@ -13,7 +14,9 @@ from rekindle.protocol import (
     NodeSeen,
     PauseOrder,
     PlanOrder,
+    Report,
     ResumeOrder,
+    StatisticsReport,
     TopologyReport,
 )
 from rekindle_spark.control.coordinator_client import CoordinatorClient
@@ -77,6 +80,33 @@ class Driver:
                 continue
             quiet = 0 if directives else quiet + 1
         return self.state.runnable
+
+
+class Coordinator:
+    """A coordinator that leads and orders nothing; `sent` are the costs that it was sent."""
+
+    waiting, fenced, unreadable, led = False, None, frozenset[int](), True
+    refusals: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.sent: list[StatisticsReport] = []
+
+    @property
+    def contact_at(self) -> float:
+        return time.monotonic()
+
+    def report(self, report: Report) -> None:
+        if isinstance(report, StatisticsReport):
+            self.sent.append(report)
+
+    def directives(self) -> list[Directive]:
+        return []
+
+    def looked_at(self, sequence: int) -> None:
+        """Nothing was sent."""
+
+    def acknowledge(self, acknowledgement: object) -> None:
+        """Nothing was sent."""
 
 
 def test_before_a_loss_everything_runs_and_nothing_is_ordered() -> None:
@@ -156,6 +186,15 @@ def test_a_plan_that_was_made_before_a_loss_is_refused() -> None:
     driver.guidance.disown_plans()
     _, why = directive_acceptance.take(driver.guidance.following, stale)
     assert "behind" in why or "builds on" in why
+
+
+def test_a_coordinator_learns_with_a_loss_how_much_is_left_for_each_query() -> None:
+    driver, contact = Driver({**LOADS, "orders": 90.0}), Coordinator()
+    driver.guidance.contact = contact
+    driver.look(seen(NODES))
+    driver.look(seen(["n1"]))
+    newest = contact.sent[-1].costs
+    assert sum(newest[part] for part in LAYOUT.parts["orders"]) < 80.0
 
 
 def test_a_query_that_somebody_has_started_again_is_protected_again() -> None:
