@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one benchmark; returns the exit code."""
     given = _parser().parse_args(arguments)
     command = f"python -m operator_benchmark {' '.join(arguments)}"
-    return exit_code(lambda: 0 if _operator(given, command) else 1)
+    return exit_code(lambda: 0 if given.measure(given, command) else 1)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,6 +43,17 @@ def _parser() -> argparse.ArgumentParser:
         "--rest-seconds", type=float, default=60, metavar="S", help="how long it rests (60)"
     )
     operator.add_argument("--report", type=Path, help="a new directory for figures and logs")
+    operator.set_defaults(measure=_operator)
+    planning = kinds.add_parser("applications", help="the first plan for many whole applications")
+    planning.add_argument("--nodes", type=int, default=5_000, metavar="N", help="nodes (5000)")
+    planning.add_argument(
+        "--applications", type=int, default=2_000, metavar="A", help="applications (2000)"
+    )
+    planning.add_argument(
+        "--executors", type=int, default=20, metavar="E", help="of each application (20)"
+    )
+    planning.add_argument("--report", type=Path, help="a new directory for the figures")
+    planning.set_defaults(measure=_applications)
     return parser
 
 
@@ -57,6 +68,19 @@ def _operator(given: argparse.Namespace, command: str) -> bool:
         return benchmark.measure(settings, cli_options.new_directory(given.report), command)
     with tempfile.TemporaryDirectory(prefix="bench-operator-") as directory:
         return benchmark.measure(settings, Path(directory), command)
+
+
+def _applications(given: argparse.Namespace, command: str) -> bool:
+    cli_options.check_range("--nodes", given.nodes, 1, 50_000)
+    cli_options.check_range("--applications", given.applications, 1, 50_000)
+    cli_options.check_range("--executors", given.executors, 1, 1_000)
+    from operator_benchmark import application_planning as benchmark
+
+    size = benchmark.PlanningSize(given.applications, given.executors, given.nodes)
+    if given.report is not None:
+        return benchmark.measure(size, cli_options.new_directory(given.report), command)
+    with tempfile.TemporaryDirectory(prefix="bench-applications-") as directory:
+        return benchmark.measure(size, Path(directory), command)
 
 
 if __name__ == "__main__":

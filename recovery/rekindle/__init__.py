@@ -4,8 +4,9 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
 
     rekindle.read(store, query).polars()     the committed rows of a query
     rekindle.committed_files(store, query)   the files with these rows
+    rekindle.protect(spark, queries)         streaming queries of one application, by priority
 
-Their code is in `rekindle_store`, and loaded when one of them is first used.
+Their code is in `rekindle_store` and `rekindle_spark`, and loaded when one of them is first used.
 
     planning      solvers, upper bound and placement
     protocol      messages between driver, sidecar and coordinator
@@ -30,16 +31,19 @@ __all__ = ["CommittedFile", "Output", "committed_files", "read"]
 
 __version__ = "0.1.0"
 
-OF_READERS = {
+# `protect` has no import above, nor a place in `__all__`: the runtime imports this package, so
+# packages of it that know nothing of each other would all seem to import the control plane.
+OF_USERS = {
     "CommittedFile": "rekindle_store.committed_files",
     "Output": "rekindle_store.query_output",
     "committed_files": "rekindle_store.committed_files",
+    "protect": "rekindle_spark.protection.protection",
     "read": "rekindle_store.query_output",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What readers use: an executor's host imports this package too, and must start fast."""
-    if name not in OF_READERS:
+    """What users import: an executor's host imports this package too, and must start fast."""
+    if name not in OF_USERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(OF_READERS[name]), name)
+    return getattr(import_module(OF_USERS[name]), name)

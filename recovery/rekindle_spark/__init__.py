@@ -12,6 +12,7 @@ jobs          specifications, runs and results of jobs
 operators     keyed operators on Arrow data (windows, joins, custom state, top rows)
 output        sink files, staged output, and the commit record that makes output count
 pipeline      what a user writes, and the program of chains that it becomes
+protection    queries of Structured Streaming inside one application, stopped and started by plans
 spark         the gateway to Spark's JVM, and the runtime's Java (jvm/)
 store         the checkpoint store as the driver writes it
 testing       runs a pipeline on given tables in one process, for tests

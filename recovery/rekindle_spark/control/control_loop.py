@@ -53,7 +53,7 @@ class ControlLoop:
         self,
         application: DriverContext,
         checkpointing: CheckpointCoordinator,
-        guidance: CoordinatorClient,
+        guidance: CoordinatorClient[ReportBuilder],
     ) -> None:
         self.application = application
         self.checkpointing = checkpointing

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.errors import FencedError
 from rekindle.protocol import (
     Acknowledgement,
+    CheckpointReport,
     Directive,
     Heartbeat,
     Orders,
@@ -34,7 +35,6 @@ from rekindle.protocol import (
     TopologyReport,
 )
 from rekindle_spark.control import report_builder
-from rekindle_spark.control.report_builder import ReportBuilder
 from rekindle_spark.driver import driver_clock
 
 REPORT_SECONDS = 5.0
@@ -86,6 +86,18 @@ class CoordinatorContact(Protocol):
         """Say what became of a directive."""
 
 
+class DriverReports(Protocol):
+    """What a driver says of itself, as it is now: pipelines and protected queries each have one."""
+
+    statistics: StatisticsReport | None
+    checkpoint: CheckpointReport | None
+    refused: Mapping[str, str]
+    finished: bool
+
+    def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
+        """Where everything is now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """What to carry out, in order. `instructions` are for the event log: empty for orders that
@@ -95,12 +107,15 @@ class Advice:
     instructions: tuple[Instruction, ...]
 
 
+Reports = TypeVar("Reports", bound=DriverReports)
+
+
 @dataclass(slots=True)
-class CoordinatorClient:
+class CoordinatorClient(Generic[Reports]):
     """The driver's standing towards its coordinator, and its own coordinator's case."""
 
     topology: TopologyReport
-    reports: ReportBuilder
+    reports: Reports
     following: AcceptedDirectives
     contact: CoordinatorContact | None = None
     case: Case = field(default_factory=Case)
@@ -160,6 +175,12 @@ class CoordinatorClient:
         if decision is None:
             return Advice((), ())
         return Advice(self._own(decision.directives), decision.instructions)
+
+    def disown_plans(self) -> None:
+        """Refuse all plans that are on their way: they know nothing of what has just been lost.
+        Costs go out with the next report, however little they have changed."""
+        self.planning, self.costs = None, None
+        self.following = directive_acceptance.planned(self.following, self.following.plan_epoch + 1)
 
     def finish(self) -> None:
         """Say that the run has ended in order."""

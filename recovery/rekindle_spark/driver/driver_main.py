@@ -168,7 +168,9 @@ def _with_records(built: Program, plain: Program, store: CheckpointStore) -> boo
     return built is not plain or bool(recorded)
 
 
-def _store_away(events: EventLog, guidance: CoordinatorClient, cause: str | None) -> None:
+def _store_away(
+    events: EventLog, guidance: CoordinatorClient[ReportBuilder], cause: str | None
+) -> None:
     """The checkpoint store is away, with why, or back."""
     events.store_away(cause)
     guidance.report_now()
@@ -292,7 +294,7 @@ def _sidecar(place: DriverPlace, store: CheckpointStore) -> SidecarClient | None
 
 def _guidance(
     application: DriverContext, resumed: bool, contact: SidecarClient | None
-) -> CoordinatorClient:
+) -> CoordinatorClient[ReportBuilder]:
     now = None if contact is None else time.monotonic()
     return CoordinatorClient(
         topology=topology_report(application, resumed=resumed),
@@ -307,7 +309,7 @@ def _guidance(
     )
 
 
-def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
+def _run(application: DriverContext, guidance: CoordinatorClient[ReportBuilder]) -> None:
     store = application.store
     requests = UserRequests(store.files, REQUESTS, application.settings.runtime.epoch_seconds)
     store.requests = requests

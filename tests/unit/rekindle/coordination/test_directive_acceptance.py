@@ -90,7 +90,7 @@ class Leaderless(Silent):
         """Not of interest."""
 
 
-def guidance_of(contact: object, slow: str = "") -> CoordinatorClient:
+def guidance_of(contact: object, slow: str = "") -> CoordinatorClient[Any]:
     """Of a driver whose placement is by domain."""
     return CoordinatorClient(
         topology=TopologyReport(
@@ -176,7 +176,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return event
 
 
-def conferred(guidance: CoordinatorClient) -> list[MovePartitions]:
+def conferred(guidance: CoordinatorClient[Any]) -> list[MovePartitions]:
     instructions = guidance.confer(paused=False).instructions
     return [item for item in instructions if isinstance(item, MovePartitions)]
 

@@ -1,0 +1,337 @@
+"""`protect`: queries of one Spark application that come back by priority after nodes were lost.
+
+    gather   executors, progress and run times, each a moment apart
+    confer   reports out, orders in (`control.coordinator_client`)
+    obey     queries that are in no plan are stopped, those of a plan started
+
+The loop is a thread of its own. Without a sidecar, and not `alone`, there is none: the queries are
+started, and that is all.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rekindle import protocol
+from rekindle.coordination import RecordEvent
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.model import settings as all_settings
+from rekindle.model.errors import FencedError, InputError
+from rekindle.model.settings import Settings
+from rekindle.protocol import BufferingOrder, DropOrder, Handshake, OrderingOrder, TopologyReport
+from rekindle.protocol.store_paths import DEFAULT, Place, place
+from rekindle_spark.control.coordinator_client import CoordinatorClient
+from rekindle_spark.control.sidecar_client import SidecarClient
+from rekindle_spark.protection import protection_state, query_layout
+from rekindle_spark.protection.protected_query import ProtectedQuery
+from rekindle_spark.protection.protection_state import ProtectionReports
+from rekindle_spark.protection.query_layout import QueryLayout
+from rekindle_spark.protection.spark_view import RunTimes, SparkView
+
+LOOK_SECONDS = 0.5
+MEASURE_SECONDS = 10.0
+CHECKPOINT_SECONDS = 10.0
+FIRST_LOAD_SHARE = 0.5
+STOP_SECONDS_MAX = 60.0
+# These are about exchanges between operators of a pipeline.
+NOT_FOR_QUERIES = (BufferingOrder, OrderingOrder)
+
+log = logging.getLogger(__name__)
+
+
+def protect(
+    spark: Any,
+    queries: Mapping[str, Callable[[], Any]],
+    *,
+    priorities: Mapping[str, float] | None = None,
+    depends_on: Mapping[str, Iterable[str]] | None = None,
+    settings: str | Path | None = None,
+    sidecar: str | Path | None = None,
+    name: str | None = None,
+    alone: bool = False,
+) -> "Protection":
+    """Start queries of Structured Streaming, and let the most important ones run after a loss.
+
+    `queries` (name -> function) each start a stream and return its `StreamingQuery`; a function is
+    called again when its query comes back, so it has to name a `checkpointLocation`. `priorities`
+    go from 1, the default, to 10. A query comes back after those that it `depends_on`. `settings`
+    is a file as docs/settings.md says. `sidecar` is the socket of the sidecar, by default
+    `$REKINDLE_SIDECAR_SOCKET`, and `name` NAMESPACE/APPLICATION, as the webhook sets it by default.
+    Without a sidecar the queries are only started, unless this driver is to plan `alone`.
+
+    Raises InputError for names, priorities, dependencies, queries and Spark settings that cannot
+    be; what a start function raises is passed on.
+    """
+    context = getattr(spark, "_jsc", None)
+    if context is None:
+        raise InputError(
+            where="protect: spark",
+            what="is a session of Spark Connect, which does not see executors",
+            remedy="call protect in the driver, with its own SparkSession",
+        )
+    known = Settings() if settings is None else all_settings.load(Path(settings))
+    path = os.environ.get("REKINDLE_SIDECAR_SOCKET") if sidecar is None else str(sidecar)
+    expected = _nodes_expected(spark, known)
+    layout = query_layout.lay_out(queries, priorities or {}, depends_on or {}, expected)
+    protected = tuple(ProtectedQuery(key, start) for key, start in queries.items())
+    if path is None and not alone:
+        log.info("no sidecar: queries are started, and not protected")
+        return Protection(spark, protected, None, layout)
+    _check_allocation(spark)
+    guidance = _guidance(layout, known, expected, path, _place(name))
+    return Protection(spark, protected, guidance, layout)
+
+
+class Protection:
+    """Protected queries, while they run. As a context manager it stops them at the end."""
+
+    def __init__(
+        self,
+        spark: Any,
+        protected: tuple[ProtectedQuery, ...],
+        guidance: CoordinatorClient[ProtectionReports] | None,
+        layout: QueryLayout,
+    ) -> None:
+        self._spark = spark
+        self._protected = protected
+        self._guidance = guidance
+        self._state = protection_state.initial(layout)
+        self._view = SparkView(spark._jsc.sc())
+        self._times = RunTimes(spark._jsc.sc())
+        self._measured_at = self._checkpointed_at = float("-inf")
+        self._failure: BaseException | None = None
+        self._is_over = threading.Event()
+        self._stopping = threading.Event()
+        _begin(protected)
+        self._pool = ThreadPoolExecutor(len(protected), thread_name_prefix="rekindle-query")
+        self._thread = threading.Thread(target=self._keep, name="rekindle-protect", daemon=True)
+        if guidance is not None:
+            if isinstance(guidance.contact, SidecarClient):
+                guidance.contact.start()
+            self._thread.start()
+
+    def __enter__(self) -> "Protection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def queries(self) -> dict[str, Any]:
+        """The newest `StreamingQuery` of each name; one that waits is not active."""
+        return {one.name: one.query for one in self._protected}
+
+    @property
+    def running(self) -> frozenset[str]:
+        """Names of queries that run."""
+        return frozenset(one.name for one in self._protected if one.query.isActive)
+
+    @property
+    def ended(self) -> dict[str, str]:
+        """Queries that have ended by themselves, each with why."""
+        return {one.name: one.ended for one in self._protected if one.ended is not None}
+
+    @property
+    def loads(self) -> dict[str, float]:
+        """CPU of each query as it was last measured, in percent of one core; empty before."""
+        reports = None if self._guidance is None else self._guidance.reports
+        return dict(reports.loads) if reports is not None and reports.is_measured else {}
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until a query has ended by itself, and raise what it failed with; False when the
+        time is over. `spark.streams.awaitAnyTermination` would return at each stop of ours."""
+        if self._guidance is None:
+            streams = self._spark.streams
+            if timeout_seconds is None:
+                streams.awaitAnyTermination()
+                return True
+            return bool(streams.awaitAnyTermination(timeout_seconds))
+        if not self._is_over.wait(timeout_seconds):
+            return False
+        if self._failure is not None:
+            raise self._failure
+        for one in self._protected:
+            if one.ended is not None and (error := one.query.exception()) is not None:
+                raise error
+        return True
+
+    def stop(self) -> None:
+        """Stop all queries, and say that the run has ended in order."""
+        self._stopping.set()
+        if self._guidance is not None:
+            self._thread.join(STOP_SECONDS_MAX)
+        self._pool.shutdown(wait=True)
+        for one in self._protected:
+            one.query.stop()
+        if self._guidance is not None:
+            self._guidance.finish()
+            if isinstance(self._guidance.contact, SidecarClient):
+                self._guidance.contact.stop()
+
+    def _keep(self) -> None:
+        """The loop's life. Should it fail, everything runs again: protection has to do no harm."""
+        assert self._guidance is not None
+        try:
+            while not self._stopping.is_set():
+                self._step(self._guidance)
+                self._stopping.wait(LOOK_SECONDS)
+        except FencedError as error:
+            log.error("%s", error)
+            self._failure = error
+            for one in self._protected:
+                one.query.stop()
+            self._is_over.set()
+        except Exception:  # whatever it is, it is ours, and no reason for queries to stand still
+            if self._spark._jsc.sc().isStopped():
+                return  # the application has ended without `stop` of this class
+            log.exception("protection has ended; all queries run again")
+            self._let_all_run()
+
+    def _step(self, guidance: CoordinatorClient[ProtectionReports]) -> None:
+        now = time.monotonic()
+        if guidance.fenced is not None:
+            raise guidance.fenced
+        active = {str(query.id): query for query in self._spark.streams.active}
+        for one in self._protected:
+            one.look(active, now)
+        before = self._state.losses
+        self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
+        if self._state.losses > before:
+            guidance.disown_plans()
+        self._tell(guidance.reports, now)
+        advice = guidance.confer(self._state.is_paused)
+        for instruction in advice.instructions:
+            if isinstance(instruction, RecordEvent):
+                log.info("%s", instruction.text)
+        for directive in advice.directives:
+            if not isinstance(directive.order, NOT_FOR_QUERIES):
+                log.info("%s", directive.text)
+            if isinstance(directive.order, DropOrder):
+                self._view.drop(directive.order.nodes)
+            self._state = protection_state.obeyed(self._state, directive.order)
+        for one in self._protected:
+            one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
+        if self.ended:
+            self._is_over.set()
+        else:  # somebody may have started it again
+            self._is_over.clear()
+
+    def _tell(self, reports: ProtectionReports, now: float) -> None:
+        """Everything that reports say of the queries."""
+        protected, ended = self._protected, self.ended
+        reports.state, reports.ended = self._state, ended
+        reports.caught_up = frozenset(
+            one.name for one in protected if one.is_running and one.is_caught_up
+        )
+        reports.lags = {one.name: max(0.0, now - one.caught_up_at) for one in protected}
+        reports.cost()
+        if self._state.waits or len(reports.caught_up) + len(ended) < len(protected):
+            self._times.since = None  # what catches up has no steady cost
+            return
+        if now - self._measured_at >= MEASURE_SECONDS:
+            self._measured_at = now
+            loads = self._times.loads({one.name: one.run_id for one in protected})
+            if loads:
+                reports.measured(loads)
+        if now - self._checkpointed_at >= CHECKPOINT_SECONDS or not reports.checkpoint:
+            self._checkpointed_at = now
+            reports.checkpointed()
+
+    def _let_all_run(self) -> None:
+        waiting = set(self._protected)
+        while waiting and not self._stopping.wait(LOOK_SECONDS):
+            now = time.monotonic()
+            for one in tuple(waiting):
+                one.look({}, now)
+                one.steer(wanted=True, pool=self._pool, now=now)
+                if one.is_running or one.ended:
+                    waiting.discard(one)
+
+
+def _begin(protected: tuple[ProtectedQuery, ...]) -> None:
+    """Start all, or none."""
+    try:
+        for one in protected:
+            one.begin()
+    except BaseException:
+        for one in protected:
+            if one.query is not None:
+                one.query.stop()
+        raise
+
+
+def _guidance(
+    layout: QueryLayout, known: Settings, expected: int, path: str | None, identity: Place
+) -> CoordinatorClient[ProtectionReports]:
+    """The driver's end of the control plane. Spark's own checkpoints fence batches, so a number
+    that only grows will do as a generation."""
+    generation = time.time_ns() // 1_000_000
+    hello = Handshake(
+        oldest=protocol.VERSION_OLDEST,
+        newest=protocol.VERSION,
+        namespace=identity.namespace,
+        application=identity.application,
+        generation=generation,
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+    )
+    contact = None if path is None else SidecarClient(Path(path), hello)
+    loads = _assumed(layout, known, expected)
+    return CoordinatorClient(
+        topology=TopologyReport(
+            generation=generation,
+            sequence=0,
+            program="protected-queries",
+            topology=layout.topology,
+            policy=known.policy,
+            nodes_expected=expected,
+            hints=layout.costs(loads),
+        ),
+        reports=ProtectionReports(
+            generation, protection_state.initial(layout), loads, known.policy.cpu_cap
+        ),
+        following=AcceptedDirectives(
+            generation,
+            contact_at=None if contact is None else time.monotonic(),
+            alone_seconds=known.runtime.alone_seconds,
+        ),
+        contact=contact,
+    )
+
+
+def _assumed(layout: QueryLayout, known: Settings, expected: int) -> dict[str, float]:
+    """Half of what the nodes have, the same for each query, until run times are measured."""
+    capacity = expected * known.runtime.node_cpu_percent * known.policy.cpu_cap
+    return dict.fromkeys(layout.parts, FIRST_LOAD_SHARE * capacity / len(layout.parts))
+
+
+def _place(name: str | None) -> Place:
+    if name is not None:
+        return place(name)
+    environment = os.environ
+    return Place(
+        environment.get("REKINDLE_NAMESPACE") or DEFAULT.namespace,
+        environment.get("REKINDLE_APPLICATION") or DEFAULT.application,
+    ).checked()
+
+
+def _nodes_expected(spark: Any, known: Settings) -> int:
+    """As many as are there, or as Spark or the settings say that there will be."""
+    stated = int(spark.sparkContext.getConf().get("spark.executor.instances", "0"))
+    there = len(SparkView(spark._jsc.sc()).nodes())
+    return max(there, stated, known.runtime.nodes_expected)
+
+
+def _check_allocation(spark: Any) -> None:
+    if spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        raise InputError(
+            where="protect: spark.dynamicAllocation.enabled",
+            what="is on: an executor that Spark gives back would count as lost",
+            remedy="switch it off for this application",
+        )

@@ -1,0 +1,174 @@
+"""A program on real Spark: what `protect` refuses, stops, starts again and leaves alone.
+
+`test_protected_queries.py` runs it in a process of its own, with a folder as its argument.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import rekindle
+from rekindle.model.errors import InputError
+from rekindle_spark.protection.protected_query import ProtectedQuery
+
+FOLDER = Path(sys.argv[1])
+LIMIT_SECONDS = 240.0
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.sql.shuffle.partitions", "1")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+
+def stream(name: str, written: Callable[[Any], Any] = lambda writer: writer) -> Callable[[], Any]:
+    """A function that starts a stream of numbers."""
+
+    def start() -> Any:
+        numbers = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+        writer = numbers.writeStream.format("parquet").option("path", str(FOLDER / name))
+        writer = writer.option("checkpointLocation", str(FOLDER / "checkpoints" / name))
+        return written(writer).start()
+
+    return start
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < limit, "it takes too long"
+        time.sleep(0.1)
+
+
+@contextmanager
+def refused(said: str) -> Iterator[None]:
+    with pytest.raises(InputError, match=re.escape(said)):
+        yield
+    assert not spark.streams.active, "nothing that was refused goes on"
+
+
+def check_refusals() -> None:
+    with refused("has the trigger availableNow"):
+        rekindle.protect(
+            spark, {"a": stream("a", lambda writer: writer.trigger(availableNow=True))}
+        )
+    with refused("has the trigger continuous"):
+        numbers = spark.readStream.format("rate").load().writeStream.format("console")
+        rekindle.protect(spark, {"b": numbers.trigger(continuous="1 hour").start})
+    with refused("gives NoneType, and no StreamingQuery"):
+        rekindle.protect(spark, {"a": stream("a"), "c": lambda: None})
+    with refused("there is no query 'd'"):
+        rekindle.protect(spark, {"c": stream("c")}, priorities={"d": 3})
+    with refused("is a session of Spark Connect"):
+        rekindle.protect(object(), {"c": stream("c")})
+
+
+def check_stop_and_start() -> None:
+    """With an interval a stop waits for the boundary; the same query goes on in another run."""
+    query = ProtectedQuery(
+        "e", stream("e", lambda writer: writer.trigger(processingTime="20 seconds"))
+    )
+    with ThreadPoolExecutor(1) as pool:
+        query.begin()
+        before = str(query.query.id), query.run_id
+        wait_until(lambda: _committed(query) >= 1)
+        wait_until(lambda: not query.query.status["isTriggerActive"])
+        query.look({}, time.monotonic())
+        assert query.is_running
+        query.steer(wanted=False, pool=pool, now=time.monotonic())
+        assert not query.is_running
+        wait_until(lambda: not query.query.isActive)
+        assert _numbers("e", "offsets") == _numbers("e", "commits"), "it stopped within a batch"
+        wait_until(lambda: _settled(query))
+        query.steer(wanted=True, pool=pool, now=time.monotonic())
+        assert not query.is_busy, "Python workers of the old run may still write"
+        wait_until(lambda: time.monotonic() >= query.rests_until)
+        query.steer(wanted=True, pool=pool, now=time.monotonic())
+        wait_until(lambda: _settled(query))
+        assert query.is_running
+        assert str(query.query.id) == before[0]
+        assert query.run_id != before[1]
+        assert query.ended is None
+        query.query.stop()
+    rows = spark.read.parquet(str(FOLDER / "e"))
+    assert rows.count() == rows.select("value").distinct().count() > 0
+
+
+def check_what_ends_by_itself() -> None:
+    """It is left alone, until somebody has started it again."""
+    query = ProtectedQuery("f", stream("f"))
+    with ThreadPoolExecutor(1) as pool:
+        query.begin()
+        query.query.stop()
+        query.look({}, time.monotonic())
+        assert query.ended == "somebody has stopped it"
+        query.steer(wanted=True, pool=pool, now=time.monotonic())
+        assert not query.is_busy
+        again = query.start()
+        query.look({str(again.id): again}, time.monotonic())
+        assert query.is_running
+        again.stop()
+
+
+def check_a_start_function_that_raises() -> None:
+    """In an incident it is called once, and its query is told to have ended."""
+    calls = []
+    sound = stream("g")
+
+    def start() -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise ValueError("no such topic")
+        return sound()
+
+    query = ProtectedQuery("g", start)
+    with ThreadPoolExecutor(1) as pool:
+        query.begin()
+        query.steer(wanted=False, pool=pool, now=time.monotonic())
+        wait_until(lambda: _settled(query) and time.monotonic() >= query.rests_until)
+        for _ in range(3):
+            query.steer(wanted=True, pool=pool, now=time.monotonic())
+            wait_until(lambda: _settled(query))
+    assert len(calls) == 2
+    assert query.ended == "its start function raises ValueError: no such topic"
+
+
+def check_without_a_sidecar() -> None:
+    """Queries are started, and that is all."""
+    spark.streams.resetTerminated()
+    protected = rekindle.protect(spark, {"h": stream("h")})
+    assert protected.running == {"h"}
+    assert not protected.await_termination(timeout_seconds=1)
+    protected.stop()
+    assert protected.running == frozenset()
+
+
+def _settled(query: ProtectedQuery) -> bool:
+    query.look({}, time.monotonic())
+    return not query.is_busy
+
+
+def _numbers(name: str, log: str) -> list[int]:
+    names = (path.name for path in (FOLDER / "checkpoints" / name / log).iterdir())
+    return sorted(int(found) for found in names if found.isdecimal())
+
+
+def _committed(query: ProtectedQuery) -> int:
+    folder = FOLDER / "checkpoints" / query.name / "commits"
+    return len(_numbers(query.name, "commits")) if folder.exists() else 0
+
+
+if __name__ == "__main__":
+    check_refusals()
+    check_stop_and_start()
+    check_what_ends_by_itself()
+    check_a_start_function_that_raises()
+    check_without_a_sidecar()
+    spark.stop()
+    print("all is as it should be")

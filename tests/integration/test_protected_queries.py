@@ -1,0 +1,85 @@
+"""Queries of Structured Streaming inside one application, on real Spark: the page, and more."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from rekindle.protocol.store_paths import Place
+from rekindle_local.local_control_plane import LocalControlPlane
+
+PAGE = Path(__file__).parents[2] / "docs" / "protected-queries.md"
+PROGRAM = Path(__file__).with_name("protecting.py")
+BLOCK = re.compile(r"`([\w.]+)`[^`]*?:\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
+PLACE = Place("shop", "queries")
+LIMIT_SECONDS = 480.0
+
+
+def run(program: Path, *arguments: str, folder: Path) -> str:
+    """What a program prints; its exit code must be 0."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, str(program), *arguments],
+        cwd=folder,
+        env={**environment, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert ended.returncode == 0, ended.stdout[-4_000:] + ended.stderr[-8_000:]
+    return ended.stdout
+
+
+def write_page(folder: Path) -> Path:
+    """The program of the page, with its settings."""
+    for name, content in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        (folder / name).write_text(content)
+    assert {path.name for path in folder.iterdir()} == {"shop.py", "settings.yaml"}
+    return folder / "shop.py"
+
+
+def check_story(said: list[str]) -> None:
+    """The least important query has waited, all are back, and each row is there once."""
+    assert "running: clicks orders stock" in said
+    after = next(line for line in said if line.startswith("after the loss:")).split()[3:]
+    assert "orders" in after, "the most important one goes on"
+    assert "clicks" not in after
+    assert "back: clicks orders stock" in said
+    for name in ("orders", "stock", "clicks"):
+        assert f"{name} has each row once" in said
+
+
+@pytest.mark.timeout(540)
+def test_the_program_of_the_page_loses_nodes_and_no_row(tmp_path: Path) -> None:
+    check_story(run(write_page(tmp_path), folder=tmp_path).splitlines())
+
+
+@pytest.mark.timeout(540)
+def test_the_same_program_follows_a_coordinator(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    program = write_page(tmp_path / "shop")
+    with tempfile.TemporaryDirectory() as short:  # the path of a Unix socket has 107 bytes at most
+        socket = Path(short) / "s"
+        text = program.read_text()
+        led = text.replace("alone=True,", f"sidecar={str(socket)!r}, name='{PLACE}',")
+        assert led != text
+        program.write_text(led)
+        with LocalControlPlane(
+            directory=tmp_path / "control",
+            cluster=tmp_path / "provisioning",
+            socket=socket,
+            place=PLACE,
+        ) as control:
+            check_story(run(program, folder=program.parent).splitlines())
+            lines = control.events.fresh()
+    kinds = [line["kind"] for line in lines if line.get("application") == str(PLACE)]
+    assert "incident-opened" in kinds
+    assert kinds.count("plan") >= 2, "those that go on, and those that come back"
+
+
+def test_queries_are_refused_stopped_started_and_left_alone(tmp_path: Path) -> None:
+    assert "all is as it should be" in run(PROGRAM, str(tmp_path), folder=tmp_path)
