@@ -1,7 +1,7 @@
 """Damages files of a trial, so that a bit of what was written is read otherwise.
 
     flip            one byte of a file
-    flip_exchange   one byte in each file of exchanged rows, or of their index, on a node
+    flip_exchange   one byte in each file of exchanged rows on a node
     flip_state      one byte of a file that the newest checkpoint has brought, and no other needs
     cut_checkpoint  the end of the newest checkpoint's record
 

@@ -33,6 +33,7 @@ from rekindle_store import (
     committed_files,
     compacted_outputs,
     store_errors,
+    waiting_rows,
 )
 from rekindle_store.checkpoint_records import Record, Seal
 from rekindle_store.compacted_outputs import DataFile, Part, Places
@@ -521,10 +522,10 @@ class _Walk:
         without rows."""
         for (step, part), by_epoch in branch_files(self.files, self.left_out, after).items():
             names = [by_epoch[epoch] for epoch in sorted(by_epoch)]
-            for name, (size, rows) in zip(names, read_ahead(names, self._parquet), strict=True):
+            for name, (size, what) in zip(names, read_ahead(names, self._waiting), strict=True):
                 self.findings.count("waiting", size)
-                if isinstance(rows, str):
-                    self.findings.add(Damage(name, rows, ROWS_GONE))
+                if what:
+                    self.findings.add(Damage(name, what, ROWS_GONE))
             for gap in _stretches(set(range(min(by_epoch), max(by_epoch))) - by_epoch.keys()):
                 name = f"outputs/{step}~branch/{part}-{gap[0]:09d}.parquet"
                 what = f"is not there, nor are files up to epoch {gap[1]}"
@@ -558,14 +559,21 @@ class _Walk:
             if what:
                 self.findings.add(Damage(name, what, STATE_GONE))
 
+    def _waiting(self, name: str) -> tuple[int, str]:
+        """The bytes of a file of rows that wait for a branch, and what is wrong with it."""
+        return self._checked(name, waiting_rows.check)
+
     def _sealed(self, name: str) -> tuple[int, str]:
         """The bytes of a file of a checkpoint, and what is wrong with it."""
+        return self._checked(name, checksummed_file.check)
+
+    def _checked(self, name: str, check: Callable[[str, bytes], object]) -> tuple[int, str]:
         try:
             data = self.files.read(name)
-            checksummed_file.check(name, data)
+            check(name, data)
         except FileNotFoundError:
             return 0, "is not there"
-        except DamagedError as error:
+        except RunError as error:  # also one of another version
             return len(data), error.what
         return len(data), ""
 

@@ -239,13 +239,13 @@ def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -
 
 
 def _cuts(built: Program, settings: Settings, history: StoreHistory) -> dict[int, Cut]:
-    """The cuts that the store has; without any the one at which the input begins."""
-    cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
+    """The cuts that the store has, by this driver's clock; without any the one at which the input
+    begins."""
+    now, found = driver_clock.now(), history.offsets.items()
+    cuts = {number: Cut.from_record(record).not_after(now) for number, record in found}
     if not cuts:
         rate = settings.runtime.rows_per_second
-        cuts[0] = epoch_cutter.beginning(
-            _replays(built), driver_clock.now(), rate, _unbounded(built)
-        )
+        cuts[0] = epoch_cutter.beginning(_replays(built), now, rate, _unbounded(built))
     return cuts
 
 

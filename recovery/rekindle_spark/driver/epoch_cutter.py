@@ -95,6 +95,16 @@ class Cut:
             return [self.streams[source].spans, self.streams[source].watermark]
         return [*self.offsets[source], self.watermark]
 
+    def not_after(self, now: float) -> "Cut":
+        """The same, of which no moment is later than `now`: a driver before had a clock that was
+        ahead of this one's. Else no row would arrive, and no lag be seen, until then."""
+        streams = {
+            name: replace(one, arrived_at=min(one.arrived_at, now))
+            for name, one in self.streams.items()
+        }
+        clock_at = None if self.clock_at is None else min(self.clock_at, now)
+        return replace(self, cut_at=min(self.cut_at, now), clock_at=clock_at, streams=streams)
+
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> "Cut":
         """Read back what `record` wrote."""
@@ -183,9 +193,10 @@ class EpochCutter:
         stalled = some and now - self.last.cut_at <= STALL_SECONDS_MAX
         return self.is_behind and (all_run or stalled)
 
-    def adopt(self, record: Mapping[str, Any]) -> Cut:
-        """Go on from the cut that stands in the offset log, which may be an older driver's."""
-        self.last = Cut.from_record(record)
+    def adopt(self, record: Mapping[str, Any], now: float) -> Cut:
+        """Go on from the cut that stands in the offset log, which may be an older driver's, with
+        another clock."""
+        self.last = Cut.from_record(record).not_after(now)
         self.intakes.adopt(self.last.streams)
         return self.last
 

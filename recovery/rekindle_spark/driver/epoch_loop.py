@@ -234,7 +234,8 @@ class EpochLoop:
         some = bool(application.progress.live)
         if application.arrivals.hurries(now, some=some, all_run=complete):
             self.next_cut_at = now
-        cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
+        logged = application.store.log_offsets(cut.epoch, cut.record())
+        cut = application.arrivals.adopt(logged, now)
         with application.lock:
             application.cuts[cut.epoch] = cut
         application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)

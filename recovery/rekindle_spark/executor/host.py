@@ -91,9 +91,11 @@ class Done:
 
     def write(self, outcome: PartitionOutcome) -> None:
         """Write the output of an epoch that is not there yet."""
-        for query, sunk in (outcome.sinks | outcome.taps).items():
+        for query, sunk in outcome.sinks.items():
             if not sunk.is_there:
                 self.outputs.write(query, sunk.file, sunk.table)
+        for branch, sunk in outcome.taps.items():
+            self.outputs.keep_waiting(branch, sunk.file, sunk.table)
 
     def add_incomplete(self, number: int, incomplete: Incomplete) -> None:
         """Enter a partition that lacks a frame."""

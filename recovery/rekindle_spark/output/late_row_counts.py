@@ -72,7 +72,8 @@ class LateCounts:
         begun = [
             {"step": step, "epoch": epoch, "rows": rows, "total": self.totals[step]}
             for step, (epoch, rows) in found.items()
-            if record["at"] - self.newest_at.get(step, -QUIET_SECONDS) >= QUIET_SECONDS
+            # a driver before may have had a clock that was ahead
+            if abs(record["at"] - self.newest_at.get(step, -QUIET_SECONDS)) >= QUIET_SECONDS
         ]
         self.newest_at.update((step, record["at"]) for step in found)
         return begun

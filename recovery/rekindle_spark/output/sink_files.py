@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from rekindle.model.errors import StepError
 from rekindle_spark.user_code import argument_checks
+from rekindle_store import waiting_rows
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
@@ -31,15 +32,12 @@ class SinkFiles:
     def write(self, query: str, name: str, table: pa.Table) -> None:
         """Make one file, not in the store yet. Raises StepError for rows that Parquet cannot hold,
         such as a null in a column that may have none."""
-        try:
-            content = _parquet(table)
-        except UNWRITABLE as error:
-            raise StepError(
-                where=f"query {query}",
-                what=f"has rows that cannot be written as Parquet ({_one_line(error)})",
-                remedy="change the column in a map before the sink",
-            ) from error
-        self.unfinished[f"outputs/{query}/{name}"] = content
+        self.unfinished[f"outputs/{query}/{name}"] = _content(query, table)
+
+    def keep_waiting(self, branch: str, name: str, table: pa.Table) -> None:
+        """Make one file of rows that wait for a branch, not in the store yet. Raises StepError as
+        `write` does."""
+        self.unfinished[f"outputs/{branch}/{name}"] = waiting_rows.seal(_content(branch, table))
 
     def put_in_place(self, moved: Moved = unwatched) -> None:
         """Put all files into the store; when this returns, they are there for good."""
@@ -73,6 +71,17 @@ def _unwritable(schema: pa.Schema) -> Exception | None:
     except UNWRITABLE as error:
         return error
     return None
+
+
+def _content(query: str, table: pa.Table) -> bytes:
+    try:
+        return _parquet(table)
+    except UNWRITABLE as error:
+        raise StepError(
+            where=f"query {query}",
+            what=f"has rows that cannot be written as Parquet ({_one_line(error)})",
+            remedy="change the column in a map before the sink",
+        ) from error
 
 
 def _parquet(table: pa.Table) -> bytes:

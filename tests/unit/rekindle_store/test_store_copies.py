@@ -20,6 +20,7 @@ from rekindle_store import (
     store_copies,
     store_files,
     store_integrity,
+    waiting_rows,
 )
 from rekindle_store.local_files import LocalFiles
 
@@ -427,6 +428,17 @@ def test_rows_that_wait_for_a_branch_are_copied_and_checked(
     assert damage.place == "outputs/odd~branch/0-000000009.parquet"
     assert damage.what == "is not there, nor are files up to epoch 10"
     assert store_copies.copy(str(store), str(tmp_path / "copy")).findings.damages == []
+    newest = store / "outputs/odd~branch" / names[-1]
+    sealed = bytearray(waiting_rows.seal(newest.read_bytes()))
+    newest.write_bytes(sealed)
+    assert store_integrity.check(store_files.at(store)).damages == []
+    sealed[-12] ^= 1  # in the metadata, of which Parquet has no checksum
+    newest.write_bytes(sealed)
+    (damage,) = store_integrity.check(store_files.at(store)).damages
+    assert (damage.place, damage.what) == (
+        f"outputs/odd~branch/{names[-1]}",
+        "does not match its checksum",
+    )
 
 
 def test_a_copy_beside_the_first_epochs_has_no_checkpoint_and_one_that_does_not_count_is_none(

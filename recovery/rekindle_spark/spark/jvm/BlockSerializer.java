@@ -9,6 +9,7 @@ import java.io.OutputStream;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import org.apache.spark.serializer.DeserializationStream;
 import org.apache.spark.serializer.SerializationStream;
 import org.apache.spark.serializer.Serializer;
@@ -20,6 +21,9 @@ import scala.reflect.ClassTag;
  *
  * <p>Kryo would do it too, but setting up one of its instances for every task costs more CPU than
  * everything else that a task does on a small node.
+ *
+ * <p>Disks flip bits, in lengths too. A damaged length neither fails nor asks for memory: what is
+ * there is passed on, and the host sees by the checksums in it that something is missing.
  *
  * <p>Why: docs/decisions/0014-our-own-record-serializer.md.
  */
@@ -68,6 +72,11 @@ public final class BlockSerializer extends Serializer implements Serializable {
   }
 
   private static final class Reader extends DeserializationStream {
+    /** Of more it is seen first whether so many bytes are there. */
+    private static final int TRUSTED_BYTES_MAX = 1 << 24;
+    /** In place of a block whose length is cut off: no host takes it for a frame. */
+    private static final byte[] DAMAGED = {0};
+
     private final DataInputStream in;
 
     Reader(DataInputStream in) {
@@ -77,19 +86,28 @@ public final class BlockSerializer extends Serializer implements Serializable {
     @Override
     @SuppressWarnings("unchecked")
     public <T> T readKey(ClassTag<T> tag) {
-      return (T) Integer.valueOf(readInt());
+      return (T) Integer.valueOf(target());
     }
 
     @Override
     @SuppressWarnings("unchecked")
     public <T> T readValue(ClassTag<T> tag) {
-      byte[] block = new byte[readInt()];
       try {
-        in.readFully(block);
+        return (T) block();
       } catch (IOException failed) {
         throw new UncheckedIOException(failed);
       }
-      return (T) block;
+    }
+
+    private byte[] block() throws IOException {
+      byte[] length = in.readNBytes(Integer.BYTES);
+      if (length.length < Integer.BYTES) return DAMAGED;
+      int size = ByteBuffer.wrap(length).getInt();
+      if (size < 0) return in.readAllBytes();
+      if (size > TRUSTED_BYTES_MAX) return in.readNBytes(size);
+      byte[] block = new byte[size];
+      int there = in.readNBytes(block, 0, size);
+      return there == size ? block : Arrays.copyOf(block, there);
     }
 
     @Override
@@ -107,14 +125,15 @@ public final class BlockSerializer extends Serializer implements Serializable {
     }
 
     /** The end of the stream is where a key would begin: Spark looks for an EOFException there. */
-    private int readInt() {
+    private int target() {
+      byte[] target;
       try {
-        return in.readInt();
-      } catch (EOFException end) {
-        return Reader.<RuntimeException, Integer>raise(end);
+        target = in.readNBytes(Integer.BYTES);
       } catch (IOException failed) {
         throw new UncheckedIOException(failed);
       }
+      if (target.length == 0) return Reader.<RuntimeException, Integer>raise(new EOFException());
+      return ByteBuffer.wrap(Arrays.copyOf(target, Integer.BYTES)).getInt();
     }
 
     @SuppressWarnings("unchecked")

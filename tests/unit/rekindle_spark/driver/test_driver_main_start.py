@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,14 +14,17 @@ from rekindle.model import record_format
 from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.settings import Settings
 from rekindle_spark.connectors.file_source import FileSource
-from rekindle_spark.driver import driver_main
+from rekindle_spark.driver import driver_clock, driver_main
 from rekindle_spark.driver.driver_main import DriverPlace
+from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
+from rekindle_spark.driver.source_intake import StreamCut
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, SourceTerms
 from rekindle_spark.store import library_versions
-from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
+from rekindle_spark.store.commit_summary import CommitSummary
 from rekindle_store import store_files
 from rekindle_store.store_files import Files
 
@@ -75,12 +79,17 @@ def _running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkp
     assert [path.name for path in (tmp_path / "store/generations").iterdir()] == ["1.json"]
 
 
-def start(tmp_path: Path, events: Path, change: Change = lambda table: table) -> None:
+def pipeline_of(tmp_path: Path, change: Change = lambda table: table) -> Pipeline:
     times = pa.array([0, 1_000_000], pa.timestamp("us"))
     pq.write_table(pa.table({"v": [1, 2], "t": times}), tmp_path / "numbers.parquet")
     pipeline = Pipeline("numbers")
     rows = pipeline.source("rows", Replay(str(tmp_path / "numbers.parquet"), event_time="t"))
     rows.map("changed", change, schema=rows.schema).sink("out")
+    return pipeline
+
+
+def start(tmp_path: Path, events: Path, change: Change = lambda table: table) -> None:
+    pipeline = pipeline_of(tmp_path, change)
     driver_main.run(pipeline, Settings(), DriverPlace(None, tmp_path / "store", events, {}))
 
 
@@ -125,6 +134,25 @@ def written_with(place: Path, **versions: str) -> None:
 
 
 ONE_EPOCH = {"at": 1.0, "plan_epoch": 1, "finished": {"rows/0": [1, 1, ["d"]]}, "outputs": []}
+
+
+@pytest.mark.parametrize("ahead_seconds", [3_600.0, -3_600.0])
+def test_rows_arrive_and_lags_are_seen_where_the_driver_before_had_another_clock(
+    tmp_path: Path, ahead_seconds: float
+) -> None:
+    built, now = program.build(pipeline_of(tmp_path)), driver_clock.now()
+    before = Cut(7, now + ahead_seconds, {"rows": (0, 1)}, 0, 1.0, False)
+    read = {"orders": StreamCut((), 0, now + ahead_seconds)}
+    streamed = replace(before, streams=read, clock_at=now + ahead_seconds)
+    for left in (before, streamed):
+        (found,) = driver_main._cuts(
+            built, Settings(), StoreHistory({7: left.record()}, CommitSummary(), None)
+        ).values()
+        moments = [found.cut_at, found.replayed_until, found.arrived_at(["orders"])]
+        assert max(moments) <= driver_clock.now()
+        assert min(moments) >= min(now, now + ahead_seconds)
+        cutter = EpochCutter({"rows": built.chains[0].root.function}, found, 100)
+        assert cutter.cut(driver_clock.now() + 2.0, 1.0).rows == 1
 
 
 def test_a_start_with_other_libraries_is_refused_where_epochs_may_run_again(

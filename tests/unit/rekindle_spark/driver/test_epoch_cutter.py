@@ -175,8 +175,18 @@ def test_another_drivers_cut_is_gone_on_from() -> None:
     arriving, faster = start([1, 2, 3, 4, 5, 6]), start([1, 2, 3, 4, 5, 6])
     arriving.cut(100.2, 5.0)
     stands = faster.cut(100.6, 5.0)
-    assert arriving.adopt(stands.record()) == stands
+    assert arriving.adopt(stands.record(), 101.0) == stands
     assert arriving.cut(101.0, 5.0).offsets["source-0"][0] == stands.offsets["source-0"][1]
+
+
+def test_a_cut_by_a_clock_that_was_ahead_holds_up_no_rows() -> None:
+    ahead, arriving = start(list(range(100))), start(list(range(100)))
+    cut = ahead.cut(3_700.0, 5.0)
+    stands = arriving.adopt(cut.record(), 101.0)
+    assert (stands.offsets, stands.watermark) == (cut.offsets, cut.watermark)
+    assert (stands.cut_at, stands.arrived_at(["source-0"])) == (101.0, 101.0)
+    assert arriving.cut(102.0, 5.0).epoch == stands.epoch + 1
+    assert arriving.last.cut_at == 102.0
 
 
 def test_what_has_come_during_a_stall_goes_into_several_epochs() -> None:

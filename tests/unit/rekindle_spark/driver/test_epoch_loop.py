@@ -35,7 +35,7 @@ def waiting_for(*, complete: bool, hurries: bool = False) -> float:
         ),
         progress=SimpleNamespace(complete=complete, live={1}),
         arrivals=SimpleNamespace(
-            cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda _: first
+            cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda *_: first
         ),
         polls=None,
         store=SimpleNamespace(log_offsets=lambda *_: {}),

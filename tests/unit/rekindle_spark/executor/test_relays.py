@@ -7,13 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rekindle.model.errors import DamagedError, StepError
+from rekindle.model.errors import DamagedError, RunError, StepError
 from rekindle_spark.checkpoint import durable_input_job
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.driver.partition_table import LeftOut, PartitionTable
 from rekindle_spark.executor import frames, partition, work_items
 from rekindle_spark.executor.frames import Frame
+from rekindle_spark.executor.host import Done
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.output.sink_files import SinkFiles
@@ -91,9 +92,9 @@ def relayed(made: Program, number: int, store: Path) -> PartitionOutcome:
 
 def written(store: Path, outcome: PartitionOutcome) -> None:
     outputs = SinkFiles(store_files.at(store))
-    for name, sunk in outcome.taps.items():
+    for name in outcome.sinks | outcome.taps:
         (store / "outputs" / name).mkdir(parents=True, exist_ok=True)
-        outputs.write(name, sunk.file, sunk.table)
+    Done(outputs).write(outcome)
     outputs.put_in_place()
 
 
@@ -133,6 +134,36 @@ def test_what_should_be_there_and_is_not_is_damage(tmp_path: Path) -> None:
     (tmp_path / "outputs" / "dear~branch").mkdir(parents=True)
     with pytest.raises(DamagedError, match="is not there, but the epoch has run"):
         relayed(stopped_branches.split(built(), records()), RELAY0, tmp_path)
+
+
+def test_rows_that_an_earlier_version_has_kept_for_a_branch_are_read(tmp_path: Path) -> None:
+    without = run(built(), NUMBERED0, "dear")
+    written(tmp_path, without)
+    branch = stopped_branches.split(built(), records())
+    now = relayed(branch, RELAY0, tmp_path)
+    for name, sunk in without.taps.items():
+        outputs = SinkFiles(store_files.at(tmp_path))
+        outputs.write(name, sunk.file, sunk.table)  # without a checksum of all of it
+        outputs.put_in_place()
+    before = relayed(branch, RELAY0, tmp_path)
+    assert rows_of(before) == rows_of(now)
+    assert given(before) == given(now)
+
+
+def test_no_flipped_bit_of_what_a_branch_reads_reaches_it(tmp_path: Path) -> None:
+    written(tmp_path, run(built(), NUMBERED0, "dear", rows=50))
+    made = stopped_branches.split(built(), records())
+    (path,) = (tmp_path / "outputs" / "dear~branch").iterdir()
+    whole, right = path.read_bytes(), relayed(made, RELAY0, tmp_path)
+    for place in range(0, len(whole), 41):
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
+        )
+        try:
+            found = relayed(made, RELAY0, tmp_path)
+        except RunError:
+            continue  # of which one says that it is damaged, or of another version
+        assert (rows_of(found), given(found)) == (rows_of(right), given(right)), place
 
 
 def test_a_branch_runs_an_epoch_once_its_partition_has() -> None:

@@ -45,6 +45,15 @@ def test_an_epoch_that_runs_again_is_not_counted_again(built: Program) -> None:
     assert (counts.totals, counts.seen) == ({COUNTED: 6, "most": 0}, {COUNTED: 6})
 
 
+def test_late_rows_are_told_of_where_the_driver_before_had_a_clock_that_was_ahead(
+    built: Program,
+) -> None:
+    counts = LateCounts(built)
+    assert counts.take_in(commit([["counted/0", 2, 7]], at=3_600.0, of_0=2))
+    assert counts.take_in(commit([["counted/0", 3, 1]], at=100.0, of_0=3))
+    assert not counts.take_in(commit([["counted/0", 4, 1]], at=101.0, of_0=4))
+
+
 def test_a_driver_that_starts_goes_on_with_what_the_log_says(built: Program) -> None:
     log = [
         {
