@@ -3,8 +3,8 @@
     reading   records of one partition as rows of Arrow: rows for each second of CPU
     writing   rows of Arrow as records, epoch by epoch: rows a second
 
-The ways take turns, each in a process of its own (`kafka_turns`), and another one begins in each
-round. Ratios are those of one round, the bars are about their medians. Nodes and Spark take no
+The ways take turns, each in a process of its own (`kafka_measurement`), and another one begins in
+each round. Ratios are those of one round, the bars are about their medians. Nodes and Spark take no
 part: what they cost is in `overhead` and `steady`.
 """
 
@@ -19,9 +19,15 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from rekindle.model.errors import RunError
-from rekindle_bench import bar_results, kafka_turns
+from rekindle_bench import bar_results, kafka_measurement
 from rekindle_bench.bar_results import Bar
-from rekindle_bench.kafka_turns import AT_LEAST_ONCE, EXACTLY_ONCE, OURS, Turn, TurnResult
+from rekindle_bench.kafka_measurement import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    OURS,
+    KafkaMeasurement,
+    KafkaWorkload,
+)
 from rekindle_local import kafka_broker
 from rekindle_local.kafka_broker import KafkaBroker
 
@@ -35,24 +41,30 @@ def measure(rounds: int, rows: int, directory: Path) -> dict[str, Any]:
     """Read and write so many rows by each way, `rounds` times; what `kafka.json` holds."""
     console = Console(highlight=False)
     broker = KafkaBroker(directory=directory / "broker", jars=kafka_broker.find_jars())
-    readings, writings = list[dict[str, TurnResult]](), list[dict[str, TurnResult]]()
+    readings, writings = list[dict[str, KafkaMeasurement]](), list[dict[str, KafkaMeasurement]]()
     with broker:
         broker.make_topics({INPUT: 1})
-        _alone(kafka_turns.fill, Turn("", broker.servers, INPUT, rows))
+        _alone(kafka_measurement.fill, KafkaWorkload("", broker.servers, INPUT, rows))
         for number in range(rounds):
             reads = {
-                way: Turn(way, broker.servers, INPUT, rows)
-                for way in in_turn(tuple(kafka_turns.READERS), number)
+                way: KafkaWorkload(way, broker.servers, INPUT, rows)
+                for way in in_turn(tuple(kafka_measurement.READERS), number)
             }
-            readings.append({way: _alone(kafka_turns.read, turn) for way, turn in reads.items()})
+            readings.append(
+                {way: _alone(kafka_measurement.read, work) for way, work in reads.items()}
+            )
             writes = {
-                way: Turn(way, broker.servers, f"written-{number}-{way}", rows)
+                way: KafkaWorkload(way, broker.servers, f"written-{number}-{way}", rows)
                 for way in in_turn((EXACTLY_ONCE, AT_LEAST_ONCE), number)
             }
             broker.make_topics(
-                dict.fromkeys((turn.topic for turn in writes.values()), kafka_turns.PARTITIONS)
+                dict.fromkeys(
+                    (work.topic for work in writes.values()), kafka_measurement.PARTITIONS
+                )
             )
-            writings.append({way: _alone(kafka_turns.write, turn) for way, turn in writes.items()})
+            writings.append(
+                {way: _alone(kafka_measurement.write, work) for way, work in writes.items()}
+            )
             for way, result in (*readings[-1].items(), *writings[-1].items()):
                 console.print(
                     f"round {number + 1}, {way}: {rows / result.seconds:,.0f} rows a second, "
@@ -69,8 +81,8 @@ def in_turn(ways: Sequence[str], number: int) -> tuple[str, ...]:
 
 
 def judge(
-    readings: Sequence[Mapping[str, TurnResult]],
-    writings: Sequence[Mapping[str, TurnResult]],
+    readings: Sequence[Mapping[str, KafkaMeasurement]],
+    writings: Sequence[Mapping[str, KafkaMeasurement]],
     rows: int,
     command: str,
     directory: Path,
@@ -109,7 +121,7 @@ def judge(
     return bar_results.write(directory / "kafka.json", figures, bars)
 
 
-def check_same(results: Mapping[str, TurnResult]) -> None:
+def check_same(results: Mapping[str, KafkaMeasurement]) -> None:
     """Raise RunError where not all have the same rows."""
     if len({result.checksum for result in results.values()}) > 1:
         found = ", ".join(f"{way} {result.checksum}" for way, result in results.items())
@@ -120,7 +132,7 @@ def check_same(results: Mapping[str, TurnResult]) -> None:
         )
 
 
-def _alone(function: Callable[[Turn], Result], turn: Turn) -> Result:
+def _alone(function: Callable[[KafkaWorkload], Result], work: KafkaWorkload) -> Result:
     """Call it in a process that does nothing else."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(function, turn).result()
+        return pool.submit(function, work).result()

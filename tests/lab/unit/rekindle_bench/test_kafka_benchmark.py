@@ -6,8 +6,14 @@ import pyarrow.compute as pc
 import pytest
 
 from rekindle.model.errors import RunError
-from rekindle_bench import kafka_benchmark, kafka_turns
-from rekindle_bench.kafka_turns import AT_LEAST_ONCE, EXACTLY_ONCE, OURS, SCHEMA, TurnResult
+from rekindle_bench import kafka_benchmark, kafka_measurement
+from rekindle_bench.kafka_measurement import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    OURS,
+    SCHEMA,
+    KafkaMeasurement,
+)
 from rekindle_spark.connectors import kafka_sink
 from rekindle_spark.connectors.decoding import Json
 from rekindle_spark.connectors.kafka_sink import KafkaSink
@@ -15,19 +21,21 @@ from rekindle_spark.output.sink_publishing import TransactionSize
 
 
 def test_all_decoders_give_the_same_rows() -> None:
-    table = kafka_turns.rows(5, 505)
+    table = kafka_measurement.rows(5, 505)
     values = kafka_sink.json_objects(table)
     assert 90 <= sum(map(len, values)) / len(values) <= 130
-    for decode in (kafka_turns._polars, kafka_turns._pyarrow):
+    for decode in (kafka_measurement._polars, kafka_measurement._pyarrow):
         assert decode(values).cast(SCHEMA).equals(table)
     assert Json(SCHEMA).decode(values).rows.equals(table)
-    assert pc.sum(table[kafka_turns.SUMMED]).as_py() == sum(range(5, 505))
+    assert pc.sum(table[kafka_measurement.SUMMED]).as_py() == sum(range(5, 505))
 
 
 def test_both_ways_to_write_take_the_same_epochs_together() -> None:
     sink, size = KafkaSink("b:9092", "t"), TransactionSize()
-    tables = [kafka_turns.rows(n * 10_000, (n + 1) * 10_000) for n in range(6)]
-    found = [[file.epoch for file, _ in one] for one in kafka_turns._stretches(sink, tables, size)]
+    tables = [kafka_measurement.rows(n * 10_000, (n + 1) * 10_000) for n in range(6)]
+    found = [
+        [file.epoch for file, _ in one] for one in kafka_measurement._stretches(sink, tables, size)
+    ]
     assert [epoch for one in found for epoch in one] == [1, 2, 3, 4, 5, 6]
     assert len(found) == 6, "a mebibyte is less than two epochs, and nobody notes that it is quick"
 
@@ -38,14 +46,16 @@ def test_another_way_begins_in_each_round() -> None:
     assert all(sorted(one) == ["a", "b", "c"] for one in orders)
 
 
-def readings(*cpu_seconds: float) -> list[dict[str, TurnResult]]:
-    plain = {"polars": TurnResult(1.0, 1.5, 7), "pyarrow": TurnResult(1.0, 1.2, 7)}
-    return [{OURS: TurnResult(9.0, cpu, 7), **plain} for cpu in cpu_seconds]
+def readings(*cpu_seconds: float) -> list[dict[str, KafkaMeasurement]]:
+    plain = {"polars": KafkaMeasurement(1.0, 1.5, 7), "pyarrow": KafkaMeasurement(1.0, 1.2, 7)}
+    return [{OURS: KafkaMeasurement(9.0, cpu, 7), **plain} for cpu in cpu_seconds]
 
 
-def writings(*seconds: float) -> list[dict[str, TurnResult]]:
-    plain = TurnResult(1.8, 1.0, 100)
-    return [{EXACTLY_ONCE: TurnResult(one, 1.0, 100), AT_LEAST_ONCE: plain} for one in seconds]
+def writings(*seconds: float) -> list[dict[str, KafkaMeasurement]]:
+    plain = KafkaMeasurement(1.8, 1.0, 100)
+    return [
+        {EXACTLY_ONCE: KafkaMeasurement(one, 1.0, 100), AT_LEAST_ONCE: plain} for one in seconds
+    ]
 
 
 def test_bars_are_about_medians_beside_the_fastest_of_the_others(tmp_path: Path) -> None:
@@ -64,6 +74,6 @@ def test_bars_are_about_medians_beside_the_fastest_of_the_others(tmp_path: Path)
 
 def test_ways_that_have_other_rows_are_not_compared(tmp_path: Path) -> None:
     wrong = writings(2.0, 2.0, 2.0)
-    wrong[1][EXACTLY_ONCE] = TurnResult(1.0, 1.0, 101)
+    wrong[1][EXACTLY_ONCE] = KafkaMeasurement(1.0, 1.0, 101)
     with pytest.raises(RunError, match="not the same rows: exactly-once 101, at-least-once 100"):
         kafka_benchmark.judge(readings(1.0, 1.0, 1.0), wrong, 100, "command", tmp_path)

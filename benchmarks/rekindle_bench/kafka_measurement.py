@@ -1,4 +1,4 @@
-"""One turn of a way to read from Kafka or to write to it, measured in the process that calls it.
+"""One way to read from Kafka or to write to it, measured in the process that calls it.
 
 Reading: the product's source, range by range; or the plain client with the same settings, and a
 decoder of a library for the same number of records. Writing: the product's transactions, cut as the
@@ -50,7 +50,7 @@ Decode = Callable[[list[bytes]], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class KafkaWorkload:
     """Which way reads or writes how many rows of a topic."""
 
     way: str
@@ -60,7 +60,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnResult:
+class KafkaMeasurement:
     """What it took; `checksum` is that of the rows, the same for all ways."""
 
     seconds: float
@@ -83,37 +83,37 @@ def rows(begin: int, end: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def fill(turn: Turn) -> None:
+def fill(work: KafkaWorkload) -> None:
     """Write the rows that are to be read. Raises RunError where the broker does not take them."""
-    producer = _producer(turn.servers)
-    for begin in range(0, turn.rows, EPOCH_ROWS):
-        table = rows(begin, min(turn.rows, begin + EPOCH_ROWS))
-        _produce(producer, turn.topic, 0, kafka_sink.json_objects(table))
-    _flush(producer, turn.topic)
+    producer = _producer(work.servers)
+    for begin in range(0, work.rows, EPOCH_ROWS):
+        table = rows(begin, min(work.rows, begin + EPOCH_ROWS))
+        _produce(producer, work.topic, 0, kafka_sink.json_objects(table))
+    _flush(producer, work.topic)
 
 
-def read(turn: Turn) -> TurnResult:
+def read(work: KafkaWorkload) -> KafkaMeasurement:
     """Read all of a topic's first partition."""
-    batches = READERS[turn.way](turn)
+    batches = READERS[work.way](work)
     began, cpu_began, total = time.monotonic(), time.process_time(), 0
     for table in batches:
         total += pc.sum(table[SUMMED]).as_py() or 0
-    return TurnResult(time.monotonic() - began, time.process_time() - cpu_began, total)
+    return KafkaMeasurement(time.monotonic() - began, time.process_time() - cpu_began, total)
 
 
-def _ours(turn: Turn) -> Iterator[pa.Table]:
-    source = Kafka(turn.servers, [turn.topic], value=Json(SCHEMA), columns=())
-    for begin in range(0, turn.rows, EPOCH_ROWS):
-        yield source.read(f"{turn.topic}/0", begin, min(turn.rows, begin + EPOCH_ROWS)).rows
+def _ours(work: KafkaWorkload) -> Iterator[pa.Table]:
+    source = Kafka(work.servers, [work.topic], value=Json(SCHEMA), columns=())
+    for begin in range(0, work.rows, EPOCH_ROWS):
+        yield source.read(f"{work.topic}/0", begin, min(work.rows, begin + EPOCH_ROWS)).rows
 
 
-def _plain(turn: Turn, decode: Decode) -> Iterator[pa.Table]:
+def _plain(work: KafkaWorkload, decode: Decode) -> Iterator[pa.Table]:
     from confluent_kafka import Consumer, TopicPartition
 
     own = {kafka_ranges.QUEUED: kafka_ranges.QUEUED_BYTES_MAX >> 10}
-    consumer = Consumer({**kafka_ranges.CONSUMER, **own, "bootstrap.servers": turn.servers})
-    consumer.assign([TopicPartition(turn.topic, 0, 0)])
-    left, values = turn.rows, list[bytes]()
+    consumer = Consumer({**kafka_ranges.CONSUMER, **own, "bootstrap.servers": work.servers})
+    consumer.assign([TopicPartition(work.topic, 0, 0)])
+    left, values = work.rows, list[bytes]()
     end = time.monotonic() + WAIT_SECONDS
     while left:
         wanted = min(left, EPOCH_ROWS) - len(values)
@@ -124,7 +124,7 @@ def _plain(turn: Turn, decode: Decode) -> Iterator[pa.Table]:
             yield decode(values)
             values, end = [], time.monotonic() + WAIT_SECONDS
         elif time.monotonic() > end:
-            raise _failed(turn.topic, "gives no records")
+            raise _failed(work.topic, "gives no records")
     consumer.close()
 
 
@@ -151,25 +151,25 @@ def _pyarrow(values: list[bytes]) -> pa.Table:
     )
 
 
-READERS: dict[str, Callable[[Turn], Iterator[pa.Table]]] = {
+READERS: dict[str, Callable[[KafkaWorkload], Iterator[pa.Table]]] = {
     OURS: _ours,
-    "polars": lambda turn: _plain(turn, _polars),
-    "pyarrow": lambda turn: _plain(turn, _pyarrow),
+    "polars": lambda work: _plain(work, _polars),
+    "pyarrow": lambda work: _plain(work, _pyarrow),
 }
 
 
-def write(turn: Turn) -> TurnResult:
+def write(work: KafkaWorkload) -> KafkaMeasurement:
     """Write all rows, in so many threads as there are query partitions; then count them."""
-    share = -(-turn.rows // PARTITIONS)
+    share = -(-work.rows // PARTITIONS)
     tables = [
         [
-            rows(begin, min(begin + EPOCH_ROWS, turn.rows, (index + 1) * share))
-            for begin in range(index * share, min(turn.rows, (index + 1) * share), EPOCH_ROWS)
+            rows(begin, min(begin + EPOCH_ROWS, work.rows, (index + 1) * share))
+            for begin in range(index * share, min(work.rows, (index + 1) * share), EPOCH_ROWS)
         ]
         for index in range(PARTITIONS)
     ]
-    make = _exactly_once if turn.way == EXACTLY_ONCE else _at_least_once
-    writers = [make(turn, index) for index in range(PARTITIONS)]
+    make = _exactly_once if work.way == EXACTLY_ONCE else _at_least_once
+    writers = [make(work, index) for index in range(PARTITIONS)]
     errors, threads = list[BaseException](), list[threading.Thread]()
 
     def run(writer: Callable[[Sequence[pa.Table]], None], part: Sequence[pa.Table]) -> None:
@@ -188,7 +188,7 @@ def write(turn: Turn) -> TurnResult:
     seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
     for error in errors:
         raise error
-    return TurnResult(seconds, cpu_seconds, _count(turn))
+    return KafkaMeasurement(seconds, cpu_seconds, _count(work))
 
 
 def _stretches(
@@ -205,9 +205,9 @@ def _stretches(
     return sink_publishing.transactions(epochs, size)
 
 
-def _exactly_once(turn: Turn, index: int) -> Callable[[Sequence[pa.Table]], None]:
-    sink = KafkaSink(turn.servers, turn.topic)
-    writer = TransactionalWriter(sink, turn.topic, f"{turn.topic}-{index}", index)
+def _exactly_once(work: KafkaWorkload, index: int) -> Callable[[Sequence[pa.Table]], None]:
+    sink = KafkaSink(work.servers, work.topic)
+    writer = TransactionalWriter(sink, work.topic, f"{work.topic}-{index}", index)
     writer.open()
     writer.mark(EpochMarker())
 
@@ -222,16 +222,16 @@ def _exactly_once(turn: Turn, index: int) -> Callable[[Sequence[pa.Table]], None
     return run
 
 
-def _at_least_once(turn: Turn, index: int) -> Callable[[Sequence[pa.Table]], None]:
-    sink, producer = KafkaSink(turn.servers, turn.topic), _producer(turn.servers)
+def _at_least_once(work: KafkaWorkload, index: int) -> Callable[[Sequence[pa.Table]], None]:
+    sink, producer = KafkaSink(work.servers, work.topic), _producer(work.servers)
 
     def run(tables: Sequence[pa.Table]) -> None:
         size = TransactionSize()
         for stretch in _stretches(sink, tables, size):
             began = time.monotonic()
             for _, records in stretch:
-                _produce(producer, turn.topic, index, records.values)
-            _flush(producer, turn.topic)
+                _produce(producer, work.topic, index, records.values)
+            _flush(producer, work.topic)
             length = sum(one.bytes for _, one in stretch)
             size.note(length, time.monotonic() - began, WAIT_SECONDS)
 
@@ -260,12 +260,12 @@ def _flush(producer: Any, topic: str) -> None:
         raise _failed(topic, f"has not acknowledged all records within {WAIT_SECONDS:.0f} s")
 
 
-def _count(turn: Turn) -> int:
+def _count(work: KafkaWorkload) -> int:
     """How many records a consumer of committed records gets."""
     from rekindle_local.demo import topic_witness
 
     return sum(
-        len(topic_witness.read(turn.servers, turn.topic, index)) for index in range(PARTITIONS)
+        len(topic_witness.read(work.servers, work.topic, index)) for index in range(PARTITIONS)
     )
 
 
