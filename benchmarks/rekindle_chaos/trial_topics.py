@@ -68,6 +68,11 @@ class TopicProducer:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, by itself or with an error."""
+        return self._thread is not None and not self._thread.is_alive()
+
     def check(self) -> None:
         """Raise RunError where rows could not be written."""
         if self.error is not None:

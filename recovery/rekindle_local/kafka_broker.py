@@ -72,6 +72,15 @@ appender.c.layout.type = PatternLayout
 appender.c.layout.pattern = [%d] %p %m (%c)%n
 """
 # With a longer session a broker that was killed waits nine seconds for its own registration.
+_OF_ONE = """
+broker.session.timeout.ms=1500
+"""
+# Several elect who leads, and a machine that is short of CPU must not have them do so without end.
+_OF_SEVERAL = """
+broker.session.timeout.ms=6000
+controller.quorum.fetch.timeout.ms=8000
+controller.quorum.election.timeout.ms=4000
+"""
 _SETTINGS = """
 process.roles=broker,controller
 node.id={node}
@@ -92,7 +101,6 @@ min.insync.replicas={in_sync_min}
 share.coordinator.state.topic.replication.factor={replicas}
 share.coordinator.state.topic.min.isr={in_sync_min}
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 log.index.size.max.bytes=1048576
 log.cleaner.dedupe.buffer.size=4194304
@@ -178,7 +186,7 @@ def format_storage(
         replicas=count,
         in_sync_min=max(1, count - 1),
     )
-    (folder / SETTINGS).write_text(settings)
+    (folder / SETTINGS).write_text(settings + (_OF_ONE if count == 1 else _OF_SEVERAL))
     (folder / LOGGING).write_text(_LOGGING)
     command = [*_java(jars), FORMATTER, "format", "-t", CLUSTER, "-c", SETTINGS]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
