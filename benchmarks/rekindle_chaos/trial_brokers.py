@@ -19,8 +19,8 @@ from rekindle_local.process_reaper import ProcessReaper
 from rekindle_spark.connectors import kafka_options
 
 BROKERS = 3
-START_SECONDS_MAX = 120.0
-ASK_SECONDS_MAX, RETRY_SECONDS = 2.0, 0.2
+START_SECONDS_MAX = 300.0
+ASK_SECONDS_MAX, RETRY_SECONDS = 5.0, 0.2
 
 
 class TrialBrokers(DaemonGroup):
