@@ -99,7 +99,8 @@ def _end(servers: str, topic: str, partition: int) -> int:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition, admin
 
     at, library = TopicPartition(topic, partition), cast("Any", admin)
-    asked = library.AdminClient({"bootstrap.servers": servers}).list_offsets(
+    client = library.AdminClient({"bootstrap.servers": servers})  # it answers while it is there
+    asked = client.list_offsets(
         {at: library.OffsetSpec.latest()},
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
         request_timeout=READ_SECONDS_MAX,
