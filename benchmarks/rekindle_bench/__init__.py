@@ -13,6 +13,8 @@
     application_fleet      the records of many applications at rest
     harmful_functions      what an important query feels of functions that end or hang their process
     interference           what catching up costs those that run
+    kafka_benchmark        reading from Kafka and writing to it, beside a plain client
+    kafka_measurement      one way to read from Kafka or to write to it, measured
     lag_chart              pictures of how far queries were behind
     outage_figures         the figures of one run in a failure, from its events
     overhead               what checkpoints, buffering and ordering cost

@@ -272,6 +272,30 @@ def checks(
 
 
 @bench.command()
+def kafka(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each way has a turn.")] = 3,
+    rows: Annotated[
+        int, typer.Option(min=1_000, max=100_000_000, help="Rows that are read, and written.")
+    ] = 1_000_000,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-kafka"
+    ),
+    enforce: Enforce = False,
+) -> None:
+    """Measure what Kafka costs at both ends, beside a plain client.
+
+    Reading JSON as rows, and writing exactly once. It starts a broker, and neither nodes nor Spark.
+
+    Example: rekindle bench kafka --rounds 3 --rows 1000000 --report kafka
+    """
+    from rekindle_bench import kafka_benchmark as benchmark
+
+    _check_runs("--rounds", rounds, enforce)
+    directory = cli_options.new_directory(report)
+    enforcement.enforce(benchmark.measure(rounds, rows, directory), enforce)
+
+
+@bench.command()
 def profile(
     seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,
     nodes: Annotated[int, typer.Option(min=1, max=50, help="Workers, without a quota.")] = 2,

@@ -9,6 +9,8 @@ trial_parser     a trial from a file, refused where it could not be run
 trial_sql        the same queries in SQL, for the check
 trial_pipeline   the same queries as a pipeline, for the driver
 trial_inputs     the sources' files
+trial_brokers    brokers of Kafka, of which one is lost
+trial_topics     writes the rows of topics, and reads what is in those of queries
 trial_faults     does the harm
 late_puts        a record that arrives when another driver has started
 link_faults      cuts links between nodes

@@ -3,7 +3,7 @@
 `chaos.session` runs the trials; here they are drawn, or read from a file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +50,9 @@ OrderingOption = Annotated[
 LinksOption = Annotated[
     bool, typer.Option(help="Links between nodes are cut too. Needs root and iptables.")
 ]
+KafkaOption = Annotated[
+    bool, typer.Option(help="With topics of Kafka on three brokers, which are harmed too.")
+]
 BreakOption = Annotated[
     str | None,
     typer.Option(
@@ -70,6 +73,7 @@ def chaos(
     faults: FaultsOption = None,
     ordering: OrderingOption = None,
     links: LinksOption = False,
+    kafka: KafkaOption = False,
     trial: Annotated[
         Path | None, typer.Option(help="A file that an earlier run has kept, in place of seeds.")
     ] = None,
@@ -85,7 +89,7 @@ def chaos(
 
     Example: rekindle chaos --seeds 1..10 --report out
     """
-    from rekindle_chaos import trial_parser
+    from rekindle_chaos import link_faults, trial_generator, trial_parser
     from rekindle_chaos.sabotage import Sabotage
     from rekindle_chaos.trial_session import Session
 
@@ -94,12 +98,17 @@ def chaos(
     broken = None if sabotage is None else Sabotage(sabotage)
     if trial is not None:
         given = {"--seeds": seeds, "--minutes": minutes, "--processes": processes or None}
-        given |= {"--faults": faults, "--links": links or None, "--ordering": ordering}
+        given |= {"--faults": faults, "--links": links or None, "--kafka": kafka or None}
+        given |= {"--ordering": ordering}
         for option, value in given.items():
             cli_options.check_absent(option, value, "--trial, which says it")
         wanted: Sequence[ChaosTrial] = [trial_parser.read(trial)]
     else:
-        wanted = _drawn(seeds, minutes, faults, ordering, broken, processes=processes, links=links)
+        draw = partial(trial_generator.draw, processes=processes, links=links, kafka=kafka)
+        known = trial_generator.known(processes=processes, links=links, kafka=kafka)
+        wanted = _drawn(seeds, minutes, faults, ordering, broken, draw, tuple(known))
+        if links:
+            link_faults.check_possible()
     with cli_options.report_directory(report) as directory:
         Session(directory, broken, typer.echo).run(wanted)
 
@@ -110,12 +119,11 @@ def _drawn(
     faults: str | None,
     ordering: str | None,
     broken: "Sabotage | None",
-    *,
-    processes: bool,
-    links: bool,
+    draw: "Callable[..., ChaosTrial]",
+    known: Sequence[str],
 ) -> "list[ChaosTrial]":
-    """The trials of the seeds that are asked for. Raises InputError."""
-    from rekindle_chaos import link_faults as link_cutter
+    """The trials of the seeds that are asked for, with some of the `known` faults. Raises
+    InputError."""
     from rekindle_chaos import trial_generator
 
     numbers = cli_options.seeds(SEEDS if seeds is None else seeds, SEEDS_MAX)
@@ -123,15 +131,9 @@ def _drawn(
     cli_options.check_range("--minutes", lasting, 0.3, 60.0)
     only = None if broken is None else [*broken.faults, *trial_generator.PROCESS_KINDS]
     if faults is not None:
-        known = trial_generator.known(processes=processes, links=links)
-        only = cli_options.choices("--faults", faults, tuple(known))
+        only = cli_options.choices("--faults", faults, known)
     if ordering is not None:
         cli_options.check_choice("--ordering", ordering, MODES)
     elif broken is not None:
         ordering = broken.ordering
-    if links:
-        link_cutter.check_possible()
-    draw = partial(
-        trial_generator.draw, minutes=lasting, processes=processes, links=links, only=only
-    )
-    return [draw(seed, ordering=ordering) for seed in numbers]
+    return [draw(seed, minutes=lasting, only=only, ordering=ordering) for seed in numbers]

@@ -3,13 +3,15 @@
 Which rows a step has left out as dead letters is taken from these, for it is the step's choice:
 answers are asked of the others, and each dead letter has to be a row that may be one, once.
 
-Reads what any reader of a store may: output files that commit records name. The answers are
-DuckDB's (`trial_sql`). Nothing of the runtime is imported here.
+Reads what any reader of a store may: output files that commit records name. And what a consumer has
+read of topics, whose rows are compared as well: topics and files each have every row once. The
+answers are DuckDB's (`trial_sql`). Nothing of the runtime is imported here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from rekindle.verification import batch_check
 from rekindle.verification.batch_check import BatchEngine, literal, quoted, scan
@@ -27,8 +29,14 @@ class Counts:
     samples: list[str] = field(default_factory=list)
 
 
-def check(trial: ChaosTrial, directory: Path, store: Path) -> Counts:
-    """Compare all queries of a run that has come to its end."""
+def check(
+    trial: ChaosTrial,
+    directory: Path,
+    store: Path,
+    topics: Mapping[str, Sequence[tuple[Path, str]]] = MappingProxyType({}),
+) -> Counts:
+    """Compare all queries of a run that has come to its end; `topics` are files of what is in the
+    topics of some, each with its topic partition."""
     counts = Counts()
     files = _files(store)
     with BatchEngine() as engine:
@@ -45,6 +53,10 @@ def check(trial: ChaosTrial, directory: Path, store: Path) -> Counts:
             _compare(engine, name, f"{name} expected", files.get(name, ()), counts)
         for sink in trial.sinks:
             _compare(engine, sink.name, sink.input, files.get(sink.name, ()), counts)
+        for name, found in topics.items():
+            there = [(scan(str(path)), partition, 0) for path, partition in found]
+            table = next(sink.input for sink in trial.sinks if sink.name == name)
+            _compare(engine, f"topic {name}", table, there, counts)
     return counts
 
 

@@ -25,6 +25,7 @@ from rekindle.model.errors import RunError
 from rekindle_chaos import file_damage, trial_generator
 from rekindle_chaos.late_puts import LatePut
 from rekindle_chaos.link_faults import ClusterLinks
+from rekindle_chaos.trial_brokers import TrialBrokers
 from rekindle_chaos.trial_pipeline import LOOKUP, RAISE
 from rekindle_chaos.trials import ChaosTrial, Fault
 from rekindle_local import process_sets, stored_records
@@ -41,7 +42,8 @@ CLOCK_SECONDS = 3_600.0
 AWAY_SECONDS = 4.0
 HOST = b"rekindle_spark.executor.host"
 OF_NODES = {
-    kind: nodes for kind, (nodes, _) in trial_generator.known(processes=True, links=True).items()
+    kind: nodes
+    for kind, (nodes, _) in trial_generator.known(processes=True, links=True, kafka=True).items()
 }
 START_AGAIN = "start again: checkpoint"
 
@@ -61,6 +63,7 @@ class Harm:
     traps: Path
     started: Action
     links: ClusterLinks | None = None
+    brokers: TrialBrokers | None = None
     done: dict[str, int] = field(default_factory=dict)
     is_calm: bool = True
     _lasts_until: float = 0.0
@@ -98,6 +101,9 @@ class Harm:
 
     def _begin(self, fault: Fault) -> None:
         if fault.kind in NEED_A_DRIVER and not self._driver_works():
+            self._put_off(fault)
+            return
+        if fault.kind in trial_generator.BROKER_KINDS and not self._are_brokers_whole():
             self._put_off(fault)
             return
         if fault.kind == "lookup-away":
@@ -142,7 +148,7 @@ class Harm:
                 raise AssertionError(fault)
 
     def _harm_driver(self, fault: Fault, end: float) -> None:
-        """Harm the driver, its store or what it runs, all nodes, or the control plane."""
+        """Harm the driver, its store or what it runs, all nodes, the control plane, or a broker."""
         match fault.kind:
             case "kill-driver":
                 self._again()
@@ -170,9 +176,26 @@ class Harm:
                 for node in self.cluster.nodes:
                     self._stop(node.name)
                     self._plan(end, partial(self.cluster.continue_processes, node.name))
+            case "kill-broker" | "silence-broker":
+                self._harm_broker(fault, int(fault.what) - 1, end)
             case _:
                 kind, _, part = fault.kind.partition("-")
                 self._harm_control_plane(kind, part, end)
+
+    def _are_brokers_whole(self) -> bool:
+        """Whether one of them may be lost: what is acknowledged is on two of three."""
+        return self.brokers is not None and self.brokers.is_whole()
+
+    def _harm_broker(self, fault: Fault, index: int, end: float) -> None:
+        brokers = self.brokers
+        assert brokers is not None
+        if fault.kind == "kill-broker":
+            brokers.kill(index)
+            back = partial(brokers.start_again, index)
+            self._plan(end, partial(self._in_background, back))
+        else:
+            brokers.stop(index)
+            self._plan(end, partial(brokers.proceed, index))
 
     def _put_off(self, fault: Fault) -> None:
         later = msgspec.structs.replace(fault, at=fault.at + RETRY_SECONDS)

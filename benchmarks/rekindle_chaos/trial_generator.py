@@ -9,6 +9,8 @@ import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from rekindle_chaos import step_schemas, trials
 from rekindle_chaos.step_schemas import Shape
 from rekindle_chaos.trials import ChaosTrial, Fault, Step
@@ -18,6 +20,8 @@ SECONDS_BEFORE_HARM = 6.0
 STEPS = ("filter", "scale", "window", "window", "top", "rises", "join", "union")
 SIZES = (60, 300, 900, 3_600)
 WITHIN = (5, 30, 120)
+# The share of sources and queries that have topics, in trials with Kafka.
+TOPICS = 0.7
 # By kind: how many nodes, and how long it lasts at most.
 FIRST_KINDS = {
     "kill-node": (1, 10.0),
@@ -49,6 +53,8 @@ WHAT = {
     "flip-byte": ("exchange", "exchange", "state"),
     "clock": ("back", "ahead", "back-at-start", "ahead-at-start"),
     "lookup-away": ("node", "driver"),
+    "kill-broker": ("1", "2", "3"),
+    "silence-broker": ("1", "2", "3"),
 }
 # Refused where output has become public with a checkpoint: what it was made of must not be lost.
 LOSES_CHECKPOINT = (("damage-record", ""), ("flip-byte", "state"))
@@ -60,6 +66,7 @@ PROCESS_KINDS = {
 }
 
 LINK_KINDS = {"cut-link": (2, 40.0)}
+BROKER_KINDS = {"kill-broker": (0, 10.0), "silence-broker": (0, 10.0)}
 
 
 def draw(
@@ -68,12 +75,14 @@ def draw(
     minutes: float = 1.0,
     processes: bool = False,
     links: bool = False,
+    kafka: bool = False,
     only: Collection[str] | None = None,
     ordering: str | None = None,
 ) -> ChaosTrial:
     """The trial of a seed. `processes`: with coordinator, sidecar and ZooKeeper as well. `links`:
-    those between nodes are cut too. `only` are the kinds of faults to draw from, all where it is
-    None. `ordering` takes the place of the seed's."""
+    those between nodes are cut too. `kafka`: some sources and queries have topics, whose brokers
+    are harmed too. `only` are the kinds of faults to draw from, all where it is None. `ordering`
+    takes the place of the seed's."""
     rng = random.Random(seed)
     seconds = 60.0 * minutes
     rows_per_second = rng.choice((500, 1_500, 3_000))
@@ -81,7 +90,7 @@ def draw(
     policy = _policy(rng)
     if ordering is not None:
         policy |= {"buffering": ordering, "ordering": ordering}
-    kinds = known(processes=processes, links=links)
+    kinds = known(processes=processes, links=links, kafka=kafka)
     if only is not None:
         kinds = {kind: told for kind, told in kinds.items() if kind in only}
     whole = policy["ordering"] == "always"
@@ -91,6 +100,8 @@ def draw(
     faults = _faults(rng, seconds, kinds, whole=whole)
     if any(fault.kind == "lookup-away" for fault in faults):
         steps, runtime = _with_letters(steps), {**runtime, "dead_letters_percent_max": 100}
+    if kafka:
+        steps = _with_topics(steps, random.Random(f"topics of {seed}"))
     return ChaosTrial(
         version=trials.TRIAL_VERSION,
         seed=seed,
@@ -105,9 +116,32 @@ def draw(
     )
 
 
-def known(*, processes: bool, links: bool) -> dict[str, tuple[int, float]]:
+def known(*, processes: bool, links: bool, kafka: bool) -> dict[str, tuple[int, float]]:
     """The kinds of faults of such a trial."""
-    return {**KINDS, **(PROCESS_KINDS if processes else {}), **(LINK_KINDS if links else {})}
+    return {
+        **KINDS,
+        **(PROCESS_KINDS if processes else {}),
+        **(LINK_KINDS if links else {}),
+        **(BROKER_KINDS if kafka else {}),
+    }
+
+
+def _with_topics(steps: tuple[Step, ...], rng: random.Random) -> tuple[Step, ...]:
+    """With topics for most sources and queries, the first of each among them."""
+    shapes, seen, found = step_schemas.of_all(steps), set[type[Step]](), list[Step]()
+    for step in steps:
+        drawn: Step = step
+        if isinstance(step, trials.TrialSource | trials.Sink):
+            is_topic = rng.random() < TOPICS or type(step) not in seen
+            partitions, is_keyed = rng.randint(1, 3), rng.random() < TOPICS
+            seen.add(type(step))
+            if is_topic:
+                drawn = msgspec.structs.replace(step, topic=partitions)
+            if is_topic and isinstance(drawn, trials.Sink) and is_keyed:
+                texts = shapes[drawn.input].named("text")
+                drawn = msgspec.structs.replace(drawn, key=next(iter(texts), ""))
+        found.append(drawn)
+    return tuple(found)
 
 
 def _with_letters(steps: tuple[Step, ...]) -> tuple[Step, ...]:

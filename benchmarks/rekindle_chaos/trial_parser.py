@@ -26,6 +26,7 @@ from rekindle_chaos import (
     trial_sql,
     trials,
 )
+from rekindle_chaos.trial_topics import SERVERS
 from rekindle_chaos.trials import ChaosTrial, Fault, ScaleStep, TrialSource
 from rekindle_spark.pipeline import program
 
@@ -60,7 +61,7 @@ def _settings(trial: ChaosTrial, where: str) -> Settings:
 
 
 def _check_fault(fault: Fault, trial: ChaosTrial, policy: Policy) -> None:
-    known = trial_generator.known(processes=trial.processes, links=True)
+    known = trial_generator.known(processes=trial.processes, links=True, kafka=bool(trial.topics))
     if fault.kind not in known:
         raise ValueError(f"no fault {fault.kind!r:.60}; known are {', '.join(known)}")
     whats = trial_generator.WHAT.get(fault.kind, ("",))
@@ -97,6 +98,7 @@ def _check_steps(trial: ChaosTrial, folder: Path) -> None:
             raise ValueError(f"step {step.name} has dead letters, and event times not of one row")
     small = msgspec.structs.replace(trial, steps=few)
     trial_inputs.write(small, folder / "input")
+    (folder / SERVERS).write_text("nobody-is-asked:9092")
     program.build(trial_pipeline.build(small, folder))
     with BatchEngine() as engine:
         try:

@@ -12,21 +12,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle_chaos import step_schemas, trial_inputs, trials
+from rekindle_chaos import step_schemas, trial_inputs, trial_topics, trials
 from rekindle_chaos.step_schemas import Shape
 from rekindle_chaos.trials import ChaosTrial, Step
+from rekindle_spark.connectors.decoding import Json
+from rekindle_spark.connectors.kafka import Kafka
+from rekindle_spark.connectors.kafka_sink import KafkaSink
 from rekindle_spark.operators import Aggregate, StatefulOperator
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline, Stream
+from rekindle_spark.pipeline.unbounded_source import SourceTerms
 
 DIRECTORY = "REKINDLE_CHAOS_DIRECTORY"
 RAISE, LOOKUP = "raise", "lookup-away"
-TYPES = {
-    "text": pa.string(),
-    "whole": pa.int64(),
-    "number": pa.float64(),
-    "time": pa.timestamp("us"),
-}
+# Long enough for any trial: a partition with nothing to read holds the watermark.
+IDLE_SECONDS = 86_400.0
 
 
 class Steps(StatefulOperator):
@@ -63,7 +63,10 @@ def build(trial: ChaosTrial, directory: Path) -> Pipeline:
     streams: dict[str, Stream] = {}
     for step in trial.steps:
         if isinstance(step, trials.Sink):
-            streams[step.input].sink(step.name, priority=step.priority)
+            to = None
+            if step.topic:
+                to = KafkaSink(_servers(directory), step.name, key=step.key)
+            streams[step.input].sink(step.name, priority=step.priority, to=to)
         else:
             streams[step.name] = _stream(built, streams, step, found[step.name], directory)
     return built
@@ -72,11 +75,12 @@ def build(trial: ChaosTrial, directory: Path) -> Pipeline:
 def _stream(
     built: Pipeline, streams: dict[str, Stream], step: Step, shape: Shape, directory: Path
 ) -> Stream:
-    schema = pa.schema([(name, TYPES[kind]) for name, kind in shape.columns.items()])
+    schema = trial_topics.schema_of(shape)
     match step:
         case trials.TrialSource():
-            replay = Replay(str(trial_inputs.path(directory / "input", step.name)), "at")
-            return built.source(step.name, replay, parallelism=step.parallelism)
+            path = trial_inputs.path(directory / "input", step.name)
+            rows = _topic(step, schema, directory) if step.topic else Replay(str(path), "at")
+            return built.source(step.name, rows, parallelism=step.parallelism)
         case trials.Filter():
             return streams[step.input].filter(step.name, _above(step.column, step.above))
         case trials.ScaleStep():
@@ -127,6 +131,21 @@ def _stream(
         case trials.Union():
             return built.union(step.name, *(streams[name] for name in step.inputs))
     raise AssertionError(step)
+
+
+def _topic(step: trials.TrialSource, schema: pa.Schema, directory: Path) -> Kafka:
+    return Kafka(
+        _servers(directory),
+        topics=[step.name],
+        value=Json(schema, units={"at": "us"}),
+        event_time="at",
+        columns=(),
+        terms=SourceTerms(idle_seconds=IDLE_SECONDS),
+    )
+
+
+def _servers(directory: Path) -> str:
+    return (directory / trial_topics.SERVERS).read_text()
 
 
 def _above(column: str, above: int) -> Callable[[pa.Table], Any]:

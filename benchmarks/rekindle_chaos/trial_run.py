@@ -17,13 +17,22 @@ import yaml
 import rekindle
 from rekindle.model.errors import RekindleError, RunError
 from rekindle.protocol.store_paths import Place
-from rekindle_chaos import oracle, trial_inputs, trial_pipeline, trials
+from rekindle_chaos import (
+    oracle,
+    trial_brokers,
+    trial_inputs,
+    trial_pipeline,
+    trial_topics,
+    trials,
+)
 from rekindle_chaos.link_faults import ClusterLinks, LinkedCluster
 from rekindle_chaos.oracle import Counts
 from rekindle_chaos.sabotage import FOLDER, VARIABLE, Sabotage
+from rekindle_chaos.trial_brokers import TrialBrokers
 from rekindle_chaos.trial_faults import Harm
+from rekindle_chaos.trial_topics import TopicProducer
 from rekindle_chaos.trials import ChaosTrial
-from rekindle_local import stored_records
+from rekindle_local import kafka_broker, stored_records
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.local_provisioning import Provisioning
@@ -99,20 +108,45 @@ def run(trial: ChaosTrial, machines: TrialMachines, directory: Path) -> TrialVer
     with ExitStack() as stack:
         stack.callback(driver.end)
         control, started = _control_plane(trial, machines, directory, driver, stack)
+        brokers, producer = _topics(trial, directory, stack)
         harm = Harm(
-            trial, machines.cluster, driver, control, directory / "traps", started, machines.links
+            trial,
+            machines.cluster,
+            driver,
+            control,
+            directory / "traps",
+            started,
+            machines.links,
+            brokers,
         )
         stack.callback(harm.end)
         try:
             _start(trial, machines, directory, driver, control)
             started()
-            _Course(trial, driver, harm).run()
-            verdict.counts = oracle.check(trial, directory, driver.store)
+            _Course(trial, driver, harm, producer).run()
+            topics = {}
+            if brokers is not None:
+                topics = trial_topics.read(trial, directory, brokers.servers)
+            verdict.counts = oracle.check(trial, directory, driver.store, topics)
             verdict.failure = "; ".join(verdict.counts.samples)
         except RekindleError as error:
             verdict.failure = str(error)
         verdict.faults = harm.done
     return verdict
+
+
+def _topics(
+    trial: ChaosTrial, directory: Path, stack: ExitStack
+) -> tuple[TrialBrokers | None, TopicProducer | None]:
+    """The brokers with the trial's topics, if it has some, and who writes their rows."""
+    if not trial.topics:
+        return None, None
+    brokers = stack.enter_context(TrialBrokers(directory / "brokers"))
+    (directory / trial_topics.SERVERS).write_text(brokers.servers)
+    kafka_broker.make_topics(brokers.servers, trial.topics, trial_brokers.BROKERS)
+    producer = TopicProducer(trial, directory / "input", brokers.servers)
+    stack.callback(producer.close)
+    return brokers, producer
 
 
 def _control_plane(
@@ -184,12 +218,15 @@ class _Course:
     trial: ChaosTrial
     driver: DriverProcess
     harm: Harm
+    producer: TopicProducer | None = None
     seen: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         """Raises RunError where the driver fails, or does not come to its end."""
         self._await("all queries to run", lambda: "recovered" in self.seen)
         begin = time.monotonic()
+        if self.producer is not None:
+            self.producer.start()
         self._await("the end of the faults", lambda: self._harmed(time.monotonic() - begin))
         self._await("the whole input to be read", self._is_all_read)
         self.driver.request_finish()
@@ -221,6 +258,8 @@ class _Course:
                 self.harm.is_calm = True
 
     def _check(self) -> None:
+        if self.producer is not None:
+            self.producer.check()
         try:
             self.driver.check()
         except RunError as error:
@@ -230,5 +269,7 @@ class _Course:
     def _is_all_read(self) -> bool:
         newest = stored_records.newest_cut(self.driver.store)
         assert newest is not None
-        rows = sum(source.rows for source in self.trial.sources)
-        return bool(sum(end for _, end in newest["offsets"].values()) == rows)
+        read = {name: end for name, (_, end) in newest["offsets"].items()}
+        for name, stream in newest.get("streams", {}).items():
+            read[name] = sum(one["end"] for one in stream["partitions"])
+        return bool(read == {source.name: source.rows for source in self.trial.sources})

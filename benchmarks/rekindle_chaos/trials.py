@@ -20,17 +20,20 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
 Number = Annotated[int, Meta(ge=0, le=2**31)]
 Count = Annotated[int, Meta(ge=1, le=10**8)]
 Parallelism = Annotated[int, Meta(ge=1, le=1_024)]
+TopicPartitions = Annotated[int, Meta(ge=0, le=100)]
 Whole = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
 class TrialSource(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=True):
-    """A file of `rows`: columns at, key (one of `keys`, or null), code and value (or null)."""
+    """`rows` with the columns at, key (one of `keys`, or null), code and value (or null): a file,
+    or a topic of Kafka with so many partitions."""
 
     name: Name
     rows: Count
     keys: Count
     parallelism: Parallelism
+    topic: TopicPartitions = 0
 
 
 class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=True):
@@ -117,11 +120,14 @@ class Union(msgspec.Struct, frozen=True, tag="union", forbid_unknown_fields=True
 
 
 class Sink(msgspec.Struct, frozen=True, tag="sink", forbid_unknown_fields=True):
-    """A query."""
+    """A query; its rows are in a topic of Kafka too where that has partitions. With a `key`, a
+    column of texts, rows of one key go to one of them."""
 
     name: Name
     input: str
     priority: int
+    topic: TopicPartitions = 0
+    key: str = ""
 
 
 Step = TrialSource | Filter | ScaleStep | Pick | WindowStep | TopStep | Rises | Join | Union | Sink
@@ -164,6 +170,13 @@ class ChaosTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def has_links(self) -> bool:
         """Whether links between its nodes are cut."""
         return any(fault.kind == "cut-link" for fault in self.faults)
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics of its sources and queries, with how many partitions each has."""
+        found = [(source.name, source.topic) for source in self.sources]
+        found += [(sink.name, sink.topic) for sink in self.sinks]
+        return {name: partitions for name, partitions in found if partitions}
 
     @property
     def lettered(self) -> list[ScaleStep]:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,19 @@ appender.c.layout.type = PatternLayout
 appender.c.layout.pattern = [%d] %p %m (%c)%n
 """
 # With a longer session a broker that was killed waits nine seconds for its own registration.
+_OF_ONE = """
+broker.session.timeout.ms=1500
+"""
+# Several elect who leads, and a machine that is short of CPU must not have them do so without end.
+_OF_SEVERAL = """
+broker.session.timeout.ms=6000
+controller.quorum.fetch.timeout.ms=8000
+controller.quorum.election.timeout.ms=4000
+"""
 _SETTINGS = """
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
+node.id={node}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
 advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
@@ -82,15 +92,15 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/data
 auto.create.topics.enable=false
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={in_sync_min}
 transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+min.insync.replicas={in_sync_min}
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={in_sync_min}
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 log.index.size.max.bytes=1048576
 log.cleaner.dedupe.buffer.size=4194304
@@ -149,13 +159,34 @@ def _unfetched(what: str) -> InputError:
     return InputError(where=f"the broker of Kafka {VERSION}", what=what, remedy=REMEDY)
 
 
-def format_storage(folder: Path, jars: Path, port: int, controller: int) -> None:
-    """Write the configuration of a broker on these ports into a folder, and format its storage.
+@dataclass(frozen=True, slots=True)
+class BrokerPorts:
+    """Where one broker serves clients, and its controller the other ones."""
+
+    clients: int
+    controller: int
+
+
+def format_storage(
+    folder: Path, jars: Path, brokers: Sequence[BrokerPorts], index: int = 0
+) -> None:
+    """Write the configuration of one of some brokers into a folder, and format its storage. Of
+    several, each has a copy of everything, and what is acknowledged is on all but one at least.
 
     Raises InputError without a Java, RunError where the formatter fails.
     """
-    settings = _SETTINGS.format(host=HOST, folder=folder, port=port, controller=controller)
-    (folder / SETTINGS).write_text(settings)
+    own, count = brokers[index], len(brokers)
+    settings = _SETTINGS.format(
+        host=HOST,
+        folder=folder,
+        node=index + 1,
+        port=own.clients,
+        controller=own.controller,
+        voters=",".join(f"{n}@{HOST}:{one.controller}" for n, one in enumerate(brokers, 1)),
+        replicas=count,
+        in_sync_min=max(1, count - 1),
+    )
+    (folder / SETTINGS).write_text(settings + (_OF_ONE if count == 1 else _OF_SEVERAL))
     (folder / LOGGING).write_text(_LOGGING)
     command = [*_java(jars), FORMATTER, "format", "-t", CLUSTER, "-c", SETTINGS]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -190,6 +221,40 @@ def admin(servers: str) -> Any:
     return library.AdminClient({"bootstrap.servers": servers, "log_level": 2})
 
 
+def launch(daemon: Daemon, folder: Path, jars: Path, watcher: ProcessReaper) -> None:
+    """Start the broker of a folder."""
+    # it is launched in the working directory of its owner, so paths are absolute
+    command = ["/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "broker"]
+    daemon.launch([*command, str(folder), *start_command(jars)], os.environ, watcher)
+
+
+def make_topics(servers: str, partitions: Mapping[str, int], replicas: int) -> None:
+    """Make topics with so many partitions each, and wait until clients see them.
+
+    Raises RunError where the brokers do not make them.
+    """
+    client, library = admin(servers), kafka_options.admin_library()
+    where, remedy = f"Kafka at {servers}", "read the logs of its brokers"
+    wanted = [library.NewTopic(name, count, replicas) for name, count in partitions.items()]
+    try:
+        for asked in client.create_topics(wanted).values():
+            asked.result(ASK_SECONDS_MAX)
+    except kafka_options.library().KafkaException as error:
+        what = f"does not make topics ({error})"
+        raise RunError(where=where, what=what, remedy=remedy) from error
+
+    def are_there() -> bool:
+        there = client.list_topics(timeout=ASK_SECONDS_MAX).topics
+        return all(
+            name in there and len(there[name].partitions) == count
+            for name, count in partitions.items()
+        )
+
+    if not process_sets.await_condition(are_there, limit_seconds=ASK_SECONDS_MAX):
+        what = f"does not list new topics within {ASK_SECONDS_MAX:.0f} s"
+        raise RunError(where=where, what=what, remedy=remedy)
+
+
 class KafkaBroker(DaemonGroup):
     """A context manager: inside, the broker serves; after it, no process is left.
 
@@ -220,12 +285,9 @@ class KafkaBroker(DaemonGroup):
             self._held.callback(holder.close)
         try:
             self.port, controller = (int(one.getsockname()[1]) for one in holders)
-            format_storage(self.directory, self.jars, self.port, controller)
+            format_storage(self.directory, self.jars, [BrokerPorts(self.port, controller)])
             self._watcher = ProcessReaper((), self.directory / "watcher.log")
-            # it is launched in the working directory of its owner, so paths are absolute
-            command = ["/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "broker"]
-            command += [str(self.directory), *start_command(self.jars)]
-            self._daemon.launch(command, os.environ, self._watcher)
+            launch(self._daemon, self.directory, self.jars, self._watcher)
             self._await_answer()
         except BaseException:
             self.close()
@@ -242,27 +304,8 @@ class KafkaBroker(DaemonGroup):
             self._held.close()
 
     def make_topics(self, partitions: Mapping[str, int]) -> None:
-        """Make topics with so many partitions each, and wait until clients see them.
-
-        Raises RunError where the broker does not make them.
-        """
-        client, library = admin(self.servers), kafka_options.admin_library()
-        wanted = [library.NewTopic(name, count, 1) for name, count in partitions.items()]
-        try:
-            for asked in client.create_topics(wanted).values():
-                asked.result(ASK_SECONDS_MAX)
-        except kafka_options.library().KafkaException as error:
-            raise self._failed(f"does not make topics ({error})") from error
-
-        def are_there() -> bool:
-            there = client.list_topics(timeout=ASK_SECONDS_MAX).topics
-            return all(
-                name in there and len(there[name].partitions) == count
-                for name, count in partitions.items()
-            )
-
-        if not process_sets.await_condition(are_there, limit_seconds=ASK_SECONDS_MAX):
-            raise self._failed(f"does not list new topics within {ASK_SECONDS_MAX:.0f} s")
+        """Make topics as `make_topics`."""
+        make_topics(self.servers, partitions, 1)
 
     def _await_answer(self) -> None:
         leader, end = self._daemon.leader, time.monotonic() + START_SECONDS_MAX

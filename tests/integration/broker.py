@@ -44,7 +44,8 @@ class Broker(KillableServer):
         self.controller = port_reservation.hold_port(HOST)
         self.folder.mkdir(parents=True, exist_ok=True)
         controller = int(self.controller.getsockname()[1])
-        kafka_broker.format_storage(self.folder, self.jars, self.port, controller)
+        ports = kafka_broker.BrokerPorts(self.port, controller)
+        kafka_broker.format_storage(self.folder, self.jars, [ports])
 
     @property
     def servers(self) -> str:

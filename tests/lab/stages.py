@@ -67,6 +67,14 @@ STAGES = (
     Stage("peers", 120, [_pytest(f"{INTEGRATION}/test_peers.py")]),
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
+    Stage(
+        "chaos-kafka",
+        300,
+        [
+            _pytest(f"{INTEGRATION}/test_trial_topics.py"),
+            _pytest(f"{INTEGRATION}/test_chaos.py", "-k", "topics"),
+        ],
+    ),
     Stage("sabotage", 1_000, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
     Stage("slow-store", 600, [_pytest("tests/integration/test_slow_store.py")]),
     # without a file pytest would run the whole suite
@@ -83,6 +91,7 @@ STAGES = (
         [
             [REKINDLE, "bench", "coordinator", "--applications", "20", "--report", "{report}/a"],
             [REKINDLE, "bench", "soak", "--epochs", "500", "--report", "{report}/b"],
+            [REKINDLE, "bench", "kafka", "--rows", "100000", "--report", "{report}/c"],
             [REKINDLE, "bench", "study", "--seeds", "1..2"],
         ],
     ),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +32,7 @@ def write(directory: Path, servers: str, schemas: Mapping[str, pa.Schema]) -> No
     """
     for query_partition, schema in schemas.items():
         topic, _, number = query_partition.rpartition("/")
-        rows = [_typed(json.loads(value), schema) for value in read(servers, topic, int(number))]
-        table = pa.Table.from_pylist(rows, schema)
+        table = rows(servers, topic, int(number), schema)
         epochs = pa.array([0] * table.num_rows, pa.int64())  # records do not name it
         path = directory / FOLDER / "outputs" / f"{query_partition}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,10 +52,17 @@ def compare(directory: Path) -> dict[str, int]:
     return counts
 
 
+def rows(servers: str, topic: str, partition: int, schema: pa.Schema) -> pa.Table:
+    """The committed records of a topic's partition as rows. Raises as `read`."""
+    found = [_typed(json.loads(value), schema) for value in read(servers, topic, partition)]
+    return pa.Table.from_pylist(found, schema)
+
+
 def read(servers: str, topic: str, partition: int) -> list[bytes]:
     """The values of all committed records of a topic's partition, in order.
 
-    Raises RunError where the broker does not answer.
+    Transactions that are committed but of which the partition has yet to be informed are waited
+    for. Raises RunError where the broker does not answer.
     """
     from confluent_kafka import Consumer, TopicPartition  # not needed by the demo without Kafka
 
@@ -67,6 +73,7 @@ def read(servers: str, topic: str, partition: int) -> list[bytes]:
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
     }
+    end = _end(servers, topic, partition)
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, partition, 0)])
     values: list[bytes] = []
@@ -78,12 +85,30 @@ def read(servers: str, topic: str, partition: int) -> list[bytes]:
             error = message.error()
             if error is None:
                 values.append(message.value() or b"")
-            elif error.name() == END:
-                return values
+            elif error.name() == END:  # it comes again behind each transaction that ends later
+                if (message.offset() or 0) >= end:
+                    return values
             else:
                 raise _unread(topic, partition, error.str())
     finally:
         consumer.close()
+
+
+def _end(servers: str, topic: str, partition: int) -> int:
+    """The offset behind all records, whatever becomes of their transactions."""
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition, admin
+
+    at, library = TopicPartition(topic, partition), cast("Any", admin)
+    client = library.AdminClient({"bootstrap.servers": servers})  # it answers while it is there
+    asked = client.list_offsets(
+        {at: library.OffsetSpec.latest()},
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=READ_SECONDS_MAX,
+    )
+    try:
+        return int(asked[at].result().offset)
+    except KafkaException as error:
+        raise _unread(topic, partition, error.args[0].str()) from error
 
 
 def _unread(topic: str, partition: int, what: str) -> RunError:

@@ -67,8 +67,10 @@ class Json:
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
-        # two values that are none could be read as one otherwise: an object ends where it should
-        objects = [value.strip().replace(b"\n", b" ") for value in values]
+        # Two values that are none could be read as one otherwise: an object ends where it should.
+        # A tab is a blank between tokens as a line break is, and like it refused in a text; where
+        # a blank took its place, a text that is no JSON would become another text.
+        objects = [value.strip().replace(b"\n", b"\t") for value in values]
         whole = [n for n, value in enumerate(objects) if value[:1] == b"{" and value[-1:] == b"}"]
         rejected = dict.fromkeys({*range(len(values))} - {*whole}, "is no JSON object")
         return sifted([objects[n] for n in whole], whole, rejected, self._read, self.schema)

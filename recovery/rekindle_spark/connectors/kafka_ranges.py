@@ -116,6 +116,8 @@ class _Reader:
                 raise self._expired(start, end)
             elif error.fatal() or error.name() in kafka_options.REFUSALS:
                 raise kafka_options.of_error(self.address.place, error, self.note)
+            else:  # it may pass; where it does not, it says why nothing comes
+                self.note(error)
         return found, passed
 
     def _client_position(self) -> int:

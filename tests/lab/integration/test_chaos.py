@@ -27,6 +27,17 @@ def test_a_seed_comes_to_its_end_with_every_row_right(tmp_path: Path) -> None:
     assert found["faults"]
 
 
+def test_topics_have_every_row_once_though_brokers_are_lost(tmp_path: Path) -> None:
+    options = ("--kafka", "--seeds", "13", "--minutes", "0.6")
+    kinds = "kill-broker,kill-driver,kill-node"
+    done = chaos(*options, "--faults", kinds, "--report", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "out" / "chaos.json").read_text())
+    assert [found[kind] for kind in ("missing", "duplicated", "wrong")] == [0, 0, 0]
+    assert {*found["faults"]} == {"kill-broker", "kill-driver", "kill-node"}
+    assert found["rows_checked"] > 0
+
+
 @pytest.mark.parametrize(
     "kind", ["watermark", "late-checkpoint", "forgotten-letter", "unchecked-frame"]
 )

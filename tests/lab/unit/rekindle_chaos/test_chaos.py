@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from rekindle.model.errors import InputError, RunError
 from rekindle.verification.batch_check import BatchEngine, quoted
 from rekindle_chaos import (
     fault_shrinking,
+    oracle,
     step_schemas,
     trial_generator,
     trial_inputs,
@@ -20,12 +23,14 @@ from rekindle_chaos import (
     trial_pipeline,
     trial_run,
     trial_sql,
+    trial_topics,
     trials,
 )
 from rekindle_chaos.sabotage import FOLDER, Sabotage
 from rekindle_chaos.trial_session import Session
 from rekindle_chaos.trials import ChaosTrial
 from rekindle_cli import command_line
+from rekindle_spark.connectors.decoding import Json
 from rekindle_spark.pipeline import program
 
 SEEDS = range(1, 41)
@@ -44,9 +49,9 @@ KINDS = {
 }
 
 
-def drawn(seed: int, rows: int = 200) -> ChaosTrial:
+def drawn(seed: int, rows: int = 200, *, kafka: bool = False) -> ChaosTrial:
     """A trial of few rows."""
-    trial = trial_generator.draw(seed, processes=True)
+    trial = trial_generator.draw(seed, processes=True, kafka=kafka)
     steps = [
         msgspec.structs.replace(step, rows=rows) if isinstance(step, trials.TrialSource) else step
         for step in trial.steps
@@ -67,10 +72,14 @@ def test_a_seed_gives_the_same_trial_and_a_file_keeps_it(tmp_path: Path) -> None
     assert trials.load(path) == trial
 
 
+@pytest.mark.parametrize("kafka", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_trial_can_be_run_and_its_queries_answered(tmp_path: Path, seed: int) -> None:
-    trial = drawn(seed)
+def test_every_trial_can_be_run_and_its_queries_answered(
+    tmp_path: Path, seed: int, kafka: bool
+) -> None:
+    trial = drawn(seed, kafka=kafka)
     trial_inputs.write(trial, tmp_path / "input")
+    (tmp_path / trial_topics.SERVERS).write_text("nobody-is-asked:9092")
     built = program.build(trial_pipeline.build(trial, tmp_path))
     found = step_schemas.of_all(trial.steps)
     schemas = {sink.name: sink.schema for chain in built.chains for sink in chain.sinks}
@@ -88,6 +97,66 @@ def test_every_kind_of_step_and_of_fault_comes_up() -> None:
     assert steps >= set(KINDS.values())
     faults = {fault.kind for trial in some for fault in trial.faults}
     assert faults == {*trial_generator.KINDS, *trial_generator.PROCESS_KINDS}
+
+
+def test_trials_with_kafka_have_topics_on_both_sides_and_all_else_as_before() -> None:
+    drawn_with = [trial_generator.draw(seed, kafka=True) for seed in SEEDS]
+    for trial in drawn_with:
+        assert any(source.topic for source in trial.sources)
+        assert any(sink.topic for sink in trial.sinks)
+        assert all(sink.topic or not sink.key for sink in trial.sinks)
+        assert not trial_generator.draw(trial.seed).topics
+    steps = [step for trial in drawn_with for step in (*trial.sources, *trial.sinks)]
+    assert {step.topic for step in steps} == {0, 1, 2, 3}
+    assert {step.key for step in steps if isinstance(step, trials.Sink)} >= {"", "key"}
+    faults = {(fault.kind, fault.what) for trial in drawn_with for fault in trial.faults}
+    assert {(kind, what) for kind in trial_generator.BROKER_KINDS for what in "123"} <= faults
+
+
+def test_rows_of_topics_are_those_of_files_and_come_at_their_pace(tmp_path: Path) -> None:
+    trial = drawn(5, rows=7, kafka=True)
+    source = next(source for source in trial.sources if source.topic)
+    trial_inputs.write(trial, tmp_path)
+    sent = list[tuple[int, bytes]]()
+    client = SimpleNamespace(produce=lambda _, value, partition: sent.append((partition, value)))
+    rows = trial_topics._Rows(source, trial_topics._values(tmp_path, source))
+    for share in (0.0, 0.5, 0.5, 2.0):
+        rows.write(client, share)
+        assert len(sent) == min(7, int(7 * share))
+    assert rows.is_written
+    schema = trial_topics.schema_of(step_schemas.of(source, {}))
+    wanted = pq.read_table(trial_inputs.path(tmp_path, source.name)).to_pylist()
+    found = Json(schema, {"at": "us"}).decode([value for _, value in sent])
+    assert found.rows.to_pylist() == wanted
+    assert [partition for partition, _ in sent] == [n % source.topic for n in range(7)]
+
+
+def test_rows_that_a_topic_lacks_or_has_twice_are_found(tmp_path: Path) -> None:
+    trial = trials.ChaosTrial(
+        1,
+        1,
+        1.0,
+        1,
+        1,
+        False,
+        (trials.TrialSource("s", 5, 2, 1, topic=1), trials.Sink("q", "s", 1, topic=2)),
+        {},
+        {},
+        (),
+    )
+    trial_inputs.write(trial, tmp_path / "input")
+    rows = pq.read_table(trial_inputs.path(tmp_path / "input", "s"))
+    for name, table in (("0", rows[:2]), ("1", rows[2:]), ("doubled", rows[1:]), ("few", rows[3:])):
+        pq.write_table(table, tmp_path / name)
+
+    def bad(*names: str) -> dict[str, int]:
+        topics = {"q": [(tmp_path / name, f"topic q/{name}") for name in names]}
+        return oracle.check(trial, tmp_path, tmp_path / "store", topics).bad
+
+    missing_in_files = len(rows)
+    assert bad("0", "1") == {"missing": missing_in_files, "duplicated": 0, "wrong": 0}
+    assert bad("0", "doubled")["duplicated"] == 1
+    assert bad("0", "few")["missing"] == missing_in_files + 1
 
 
 @pytest.mark.parametrize(
@@ -114,7 +183,7 @@ def test_a_file_that_is_no_trial_is_refused(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_trial_that_was_kept_is_taken(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "trial.json"
-    trial = trial_generator.draw(seed, processes=True)
+    trial = trial_generator.draw(seed, processes=True, kafka=seed % 2 == 0)
     path.write_text(trials.serialize(trial))
     assert trial_parser.read(path) == trial
 
@@ -127,6 +196,7 @@ def test_every_trial_that_was_kept_is_taken(tmp_path: Path, seed: int) -> None:
         ({"faults": [{"at": -1, "kind": "raise"}]}, "is no trial"),
         ({"faults": [{"at": 1, "kind": "flood"}]}, "no fault 'flood'; known are kill-node"),
         ({"faults": [{"at": 1, "kind": "kill-sidecar"}]}, "no fault 'kill-sidecar'"),
+        ({"faults": [{"at": 1, "kind": "kill-broker", "what": "1"}]}, "no fault 'kill-broker'"),
         ({"faults": [{"at": 1, "kind": "kill-node", "nodes": [77]}]}, "node 77, of nodes 0 to 3"),
         ({"faults": [{"at": 1, "kind": "kill-node"}]}, "kill-node of no node"),
         (
@@ -169,7 +239,8 @@ def test_a_trial_that_could_not_be_run_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--seeds", "1..2"), ("--minutes", "1"), ("--processes", None)]
+    ("option", "value"),
+    [("--seeds", "1..2"), ("--minutes", "1"), ("--processes", None), ("--kafka", None)],
 )
 def test_options_beside_a_trial_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str | None
@@ -239,7 +310,7 @@ def test_each_of_several_things_that_a_fault_harms_comes_up() -> None:
     found = {
         (fault.kind, fault.what)
         for seed in range(1, 101)
-        for fault in trial_generator.draw(seed, only=trial_generator.WHAT).faults
+        for fault in trial_generator.draw(seed, kafka=True, only=trial_generator.WHAT).faults
     }
     assert found == {(kind, what) for kind, whats in trial_generator.WHAT.items() for what in whats}
 

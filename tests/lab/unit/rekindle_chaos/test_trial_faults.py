@@ -19,7 +19,7 @@ from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 KINDS = [
     (kind, what)
-    for kind in trial_generator.known(processes=False, links=True)
+    for kind in trial_generator.known(processes=False, links=True, kafka=True)
     for what in dict.fromkeys(trial_generator.WHAT.get(kind, ("",)))
     if kind != "late-put"  # which waits for a driver of its own: test_hindrances
 ]
@@ -98,6 +98,28 @@ class Links:
         self.done.append(("join", tuple(names)))
 
 
+@dataclass
+class Brokers:
+    """Three, of which none is whole while one is harmed."""
+
+    done: list[tuple[str, int]] = field(default_factory=list)
+
+    def is_whole(self) -> bool:
+        return len(self.done) % 2 == 0
+
+    def kill(self, index: int) -> None:
+        self.done.append(("kill", index))
+
+    def start_again(self, index: int) -> None:
+        self.done.append(("start", index))
+
+    def stop(self, index: int) -> None:
+        self.done.append(("stop", index))
+
+    def proceed(self, index: int) -> None:
+        self.done.append(("proceed", index))
+
+
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Driver]:
     found, processes = Driver(tmp_path / "store"), []
@@ -115,11 +137,12 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
 def harm_of(tmp_path: Path, driver: Driver, *faults: Fault) -> Harm:
     (tmp_path / "traps").mkdir()
     trial = msgspec.structs.replace(trial_generator.draw(1), faults=faults)
-    cluster, links = Cluster(tmp_path), Links()
+    cluster, links, brokers = Cluster(tmp_path), Links(), Brokers()
     for node in cluster.nodes:
         cluster.disk(node.name).mkdir()
         (cluster.disk(node.name) / "shuffle_1_2_0.data").write_bytes(bytes(50))
-    return Harm(trial, cluster, driver, None, tmp_path / "traps", lambda: None, links)  # type: ignore[arg-type]
+    traps = tmp_path / "traps"
+    return Harm(trial, cluster, driver, None, traps, lambda: None, links, brokers)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kind", "what"), KINDS)
@@ -127,7 +150,7 @@ def test_each_fault_begins_and_is_over_with_all_that_it_has_set(
     tmp_path: Path, driver: Driver, kind: str, what: str
 ) -> None:
     older = driver.process
-    count, longest = trial_generator.known(processes=False, links=True)[kind]
+    count, longest = trial_generator.known(processes=False, links=True, kafka=True)[kind]
     fault = Fault(1.0, kind, tuple(range(count)), min(longest, 3.0), what)
     harm = harm_of(tmp_path, driver, fault)
     harm.proceed(0.5)
@@ -160,6 +183,23 @@ def test_links_are_cut_and_joined(tmp_path: Path, driver: Driver) -> None:
     assert harm.links.done == [("cut", ("127.0.0.2", "127.0.0.4"))]
     harm.proceed(4.0)
     assert harm.links.done[1:] == [("join", ("127.0.0.2", "127.0.0.4"))]
+
+
+def test_a_second_broker_is_harmed_once_the_first_one_is_back(
+    tmp_path: Path, driver: Driver
+) -> None:
+    killed = Fault(1.0, "kill-broker", (), 3.0, "2")
+    harm = harm_of(tmp_path, driver, killed, Fault(2.0, "silence-broker", (), 2.0, "3"))
+    assert isinstance(harm.brokers, Brokers)
+    harm.proceed(3.5)
+    assert harm.brokers.done == [("kill", 1)]
+    harm.proceed(4.0)
+    for thread in harm._starts:
+        thread.join(timeout=10)
+    for now in range(5, 9):
+        harm.proceed(float(now))
+    assert harm.brokers.done == [("kill", 1), ("start", 1), ("stop", 2), ("proceed", 2)]
+    assert harm.done == {"kill-broker": 1, "silence-broker": 1}
 
 
 def test_exchanged_rows_of_one_node_are_damaged_and_the_host_of_another_dies(

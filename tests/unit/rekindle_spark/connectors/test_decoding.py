@@ -37,6 +37,7 @@ BAD = st.sampled_from(
         b'{"key":{}}',
         b"{}}",
         b'{"key":"a"} x',
+        b'{"key":"a\nb"}',
     ]
 )
 
@@ -102,6 +103,12 @@ def test_every_bad_value_is_rejected_with_a_reason() -> None:
         assert found.places == [0, 2]
         assert [*found.rejected] == [1]
         assert found.rejected[1]
+
+
+def test_line_breaks_are_blanks_between_tokens_and_refused_in_texts() -> None:
+    found = Json(SCHEMA).decode([b'{"key":"a\nb"}', b'{\n"key":\r\n"a"\n}', b'{"key":"a\rb"}'])
+    assert found.rows["key"].to_pylist() == ["a"]
+    assert [*found.rejected] == [0, 2]
 
 
 def test_absent_fields_are_null_and_others_are_ignored() -> None:

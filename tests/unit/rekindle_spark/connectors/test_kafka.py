@@ -164,6 +164,9 @@ class Fault:
     def str(self) -> str:
         return f"words of {self._name}"
 
+    def fatal(self) -> bool:
+        return False
+
 
 def test_what_no_waiting_mends_ends_the_run_and_all_else_is_away() -> None:
     note = ErrorNote()
@@ -248,6 +251,24 @@ def test_an_error_before_records_came_explains_no_later_silence(
     with pytest.raises(SourceAwayError, match="at offset 1") as away:
         list(reader.read(0, 5))
     assert "AUTHENTICATION" not in str(away.value)
+
+
+@pytest.mark.usefixtures("client")
+def test_an_error_in_the_place_of_records_explains_their_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_ranges, "SILENT_SECONDS_MAX", 0.0)
+    broken = SimpleNamespace(error=lambda: Fault("_BAD_COMPRESSION"))
+    batches = [[broken], [], []]
+    consumer = SimpleNamespace(
+        assign=lambda _: None,
+        consume=lambda *_: batches.pop(0),
+        position=lambda _: [SimpleNamespace(offset=-1001)],
+    )
+    address = PartitionAddress("b:9092", "flights", 3)
+    reader = kafka_ranges._Reader(address, consumer, ErrorNote())
+    with pytest.raises(SourceAwayError, match=r"at offset 0 \(words of _BAD_COMPRESSION\)"):
+        list(reader.read(0, 5))
 
 
 @pytest.mark.parametrize("budget_mib", [None, 16, 128, 2_048])
