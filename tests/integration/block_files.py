@@ -18,7 +18,7 @@ def block_files(application: Application) -> set[Path]:
 
 def newest_shuffle(files: Iterable[Path]) -> int:
     """Spark counts shuffles upwards."""
-    return max(int(found[1]) for file in files if (found := SHUFFLE.match(file.name)))
+    return max((int(found[1]) for file in files if (found := SHUFFLE.match(file.name))), default=0)
 
 
 def blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs(

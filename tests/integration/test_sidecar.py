@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sidecar_process import (
     PLACE,
@@ -33,7 +34,8 @@ from rekindle.protocol import MESSAGE_BYTES_MAX, store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_local.port_reservation import hold_port
 from rekindle_sidecar import held_records, store_sync
-from rekindle_zookeeper import Connection
+from rekindle_sidecar.held_records import HeldReport, Stamp
+from rekindle_zookeeper import Conflict, Connection
 
 pytest_plugins = ("sidecar_fixtures",)
 
@@ -322,6 +324,25 @@ def test_what_earlier_generations_and_old_plans_left_is_removed(store: Connectio
     kept = [store_paths.numbered(sequence) for sequence in range(20, 221)]
     assert store.children(PLACE.path(store_paths.DIRECTIVES)) == kept
     assert store.children(PLACE.path(store_paths.ACKS)) == kept[:-1]
+
+
+def held(name: str, generation: int, sequence: int) -> HeldReport:
+    stamp = Stamp(generation, sequence)
+    return HeldReport(name, stamp, msgspec.json.encode(stamp))
+
+
+def test_no_report_is_written_beside_a_topology_that_came_since_it_was_looked_at(
+    store: Connection,
+) -> None:
+    one, other = (store_sync.ReportDelivery(store, PLACE) for _ in range(2))
+    one.write(held(store_paths.TOPOLOGY, 1, 1))
+    one.write(held(store_paths.PROGRESS, 1, 2))
+    other.write(held(store_paths.TOPOLOGY, 2, 1))
+    with pytest.raises(Conflict):
+        one.write(held(store_paths.PROGRESS, 1, 3))
+    found = store.get(PLACE.path(store_paths.PROGRESS))
+    assert found is not None
+    assert held_records.stamp_of(found[0]) == Stamp(1, 2)
 
 
 def fetch(port: int, path: str) -> tuple[int, str]:

@@ -12,7 +12,6 @@ import typer
 from rekindle.model.errors import InputError
 from rekindle_cli import pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
-from rekindle_spark.spark import spark_installation
 
 if TYPE_CHECKING:
     from rekindle_spark.checks.check_findings import CheckFinding
@@ -37,6 +36,7 @@ def check(
     Example: rekindle check machines.py --settings settings.yaml
     """
     from rekindle_cli import child_process
+    from rekindle_spark.spark import spark_installation
 
     work = partial(
         _check, pipeline, settings, import_seconds, as_json=as_json, began=time.monotonic()
