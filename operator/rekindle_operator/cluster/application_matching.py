@@ -69,6 +69,13 @@ class MatchedApplication:
         return self.footing in (None, ProtectionReason.NAME_SHARED)
 
     @property
+    def had_driver(self) -> bool:
+        """Whether a driver has run here, by what is left where there is none: the state of the
+        SparkApplication, or executors that a pod owns."""
+        owned = any(pod.driver_uid for pod in self.earlier_executors)
+        return owned or (self.resource is not None and self.resource.had_driver)
+
+    @property
     def pods(self) -> tuple[PodSeen, ...]:
         """All of them, earlier ones included."""
         drivers = () if self.driver is None else (self.driver,)

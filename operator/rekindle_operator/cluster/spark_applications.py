@@ -23,6 +23,20 @@ from rekindle_operator.cluster.pods import (
 ENDED_STATES = frozenset(
     {"COMPLETED", "FAILED", "ResourceReleased", "TerminatedWithoutReleaseResources"}
 )
+# States before its first driver runs; kubeflow's are in capitals.
+WAITING_STATES = frozenset(
+    {
+        "",
+        "NEW",
+        "SUBMITTED",
+        "SUBMISSION_FAILED",
+        "SUSPENDED",
+        "Submitted",
+        "SchedulingFailure",
+        "DriverRequested",
+        "DriverStartTimedOut",
+    }
+)
 Record = Mapping[str, Any]
 
 
@@ -43,6 +57,11 @@ class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def ended(self) -> bool:
         """Whether it has come to its end, so that nothing is to be brought back."""
         return self.state in ENDED_STATES
+
+    @property
+    def had_driver(self) -> bool:
+        """Whether a driver of it has run."""
+        return self.state not in WAITING_STATES
 
 
 def application_seen(body: Record) -> SparkApplicationSeen:

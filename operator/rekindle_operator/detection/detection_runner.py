@@ -396,7 +396,7 @@ class DetectionRunner:
                     self._told_to.setdefault(name, []).append(node)
         told = [node for node in self._told_to.get(str(place), ()) if self._is_same(place, node)]
         told += [node for node in self._overdue(place) if node not in told]
-        told += sorted(self.looks_lost(self._lost.get(place, ())) - set(told))
+        told += sorted(self._recorded_losses(place) - set(told))
         lost = frozenset(node for node in told if not self._is_heard(place, node))
         if len(lost) < len(told):
             self._doubted.add(place)
@@ -496,7 +496,7 @@ class DetectionRunner:
         application = self.known.application(place)
         driver = application.driver if application is not None else None
         if driver is None:
-            return place in self._drivers or (application is not None and _had_driver(application))
+            return place in self._drivers or (application is not None and application.had_driver)
         if driver.ended:
             return True
         if self.looks_lost([driver.node]):
@@ -575,6 +575,13 @@ class DetectionRunner:
         if reading is None or reading.heartbeat is None:
             return False
         return heard.hears(node, min(HEARD_SECONDS, rules.driver_silence_seconds))
+
+    def _recorded_losses(self, place: Place) -> frozenset[str]:
+        """Nodes that the open incident has lost and that look lost now. One on which pods of now
+        are is judged by these: it is back, or another machine of that name."""
+        application = self.known.application(place)
+        in_use = frozenset[str]() if application is None else application.nodes
+        return self.looks_lost(self._lost.get(place, frozenset()) - in_use)
 
     def _is_same(self, place: Place, name: str) -> bool:
         """Whether no other machine has the lost one's name by now."""
@@ -685,13 +692,6 @@ def _soonest(wanted: Iterable[Detection]) -> dict[str, float]:
 def _place(name: str) -> Place:
     """The place of an application that detection knows as `namespace/name`."""
     return Place(*name.split("/", 1))
-
-
-def _had_driver(application: MatchedApplication) -> bool:
-    """Whether an application without a driver's pod has had one here, by what is left of it: a
-    SparkApplication, of which Spark's operator makes drivers, or executors that a pod owns."""
-    owned = any(pod.driver_uid for pod in application.earlier_executors)
-    return owned or application.resource is not None
 
 
 def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:

@@ -162,7 +162,12 @@ def test_a_node_that_was_lost_before_is_lost_while_it_looks_lost_and_avoided() -
 
 @pytest.mark.parametrize(
     ("left", "gone"),
-    [("executors", True), ("resource", True), ("nothing of this cluster", False)],
+    [
+        ("executors", True),
+        ("resource", True),
+        ("resource that waits for its first driver", False),
+        ("nothing of this cluster", False),
+    ],
     ids=lambda value: str(value),
 )
 def test_a_judge_that_comes_later_knows_by_what_is_left_that_a_driver_is_gone(
@@ -175,6 +180,8 @@ def test_a_judge_that_comes_later_knows_by_what_is_left_that_a_driver_is_gone(
         tell(known.registry, executor)
     if left == "resource":
         tell(known.registry, resource)
+    if left == "resource that waits for its first driver":
+        tell(known.registry, spark_objects.kubeflow_application(state="SUBMITTED"))
     assert not DetectionRunner(known).driver_gone(FLIGHTS, None)
     untell(known.registry, driver)
     assert DetectionRunner(known).driver_gone(FLIGHTS, None) == gone
