@@ -33,6 +33,7 @@ class TrialBrokers(DaemonGroup):
         self._ports: list[BrokerPorts] = []
         self._daemons: list[Daemon] = []
         self._stopped: set[int] = set()
+        self._killed: set[int] = set()
         self._watcher: ProcessReaper | None = None
 
     @property
@@ -71,6 +72,7 @@ class TrialBrokers(DaemonGroup):
     def kill(self, index: int) -> None:
         """SIGKILL one."""
         assert self._watcher is not None
+        self._killed.add(index)
         end_daemons([self._daemons[index]], self._watcher)
 
     def start_again(self, index: int) -> None:
@@ -80,6 +82,7 @@ class TrialBrokers(DaemonGroup):
         """
         assert self._watcher is not None
         kafka_broker.launch(self._daemons[index], self._folder(index), self._jars, self._watcher)
+        self._killed.discard(index)
         self._await(self.is_whole, f"broker {index + 1} does not catch up")
 
     def stop(self, index: int) -> None:
@@ -94,7 +97,7 @@ class TrialBrokers(DaemonGroup):
 
     def is_whole(self) -> bool:
         """Whether all brokers run and have all records of all partitions."""
-        if self._stopped or any(daemon.leader is None for daemon in self._daemons):
+        if self._stopped or self._killed:
             return False
         try:
             there = kafka_broker.admin(self.servers).list_topics(timeout=ASK_SECONDS_MAX)
@@ -106,11 +109,17 @@ class TrialBrokers(DaemonGroup):
     def _await(self, condition: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + START_SECONDS_MAX
         while not condition():
-            dead = [one for one in self._daemons if one.leader is None or one.leader.poll()]
-            if time.monotonic() > end:
+            dead = [one for at, one in enumerate(self._daemons) if self._has_ended(at, one)]
+            if dead or time.monotonic() > end:
                 log = (dead or self._daemons)[0].log
                 raise RunError(where=str(self._directory), what=what, remedy=f"read {log}")
             time.sleep(RETRY_SECONDS)
+
+    def _has_ended(self, index: int, daemon: Daemon) -> bool:
+        """Whether a broker has ended that nobody has killed."""
+        if index in self._killed:
+            return False
+        return daemon.leader is None or daemon.leader.poll() is not None
 
     def _folder(self, index: int) -> Path:
         return self._directory / f"broker-{index + 1}"

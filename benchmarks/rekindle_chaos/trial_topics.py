@@ -106,7 +106,7 @@ class TopicProducer:
         while any(not one.is_written for one in left.values()) and not self._ended.is_set():
             share = (time.monotonic() - begin) / self.trial.seconds
             for rows in left.values():
-                rows.write(producer, share)
+                rows.write(producer, share, self._ended)
             producer.poll(INTERVAL_SECONDS)
         while producer.flush(INTERVAL_SECONDS) and not self._ended.is_set():
             pass
@@ -127,8 +127,8 @@ class _Rows:
         """Whether there are no more."""
         return self.written == self.source.rows
 
-    def write(self, producer: Any, share: float) -> None:
-        """Write up to a share of all."""
+    def write(self, producer: Any, share: float, ended: threading.Event) -> None:
+        """Write up to a share of all, unless it is ended before."""
         due = min(self.source.rows, int(share * self.source.rows))
         while self.written < due:
             partition = self.written % self.source.topic
@@ -138,6 +138,8 @@ class _Rows:
                     producer.produce(self.source.name, value, partition=partition)
                     break
                 except BufferError:  # its queue is full
+                    if ended.is_set():
+                        return
                     producer.poll(INTERVAL_SECONDS)
             self.written += 1
 

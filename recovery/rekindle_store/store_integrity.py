@@ -570,9 +570,10 @@ class _Walk:
     def _checked(self, name: str, check: Callable[[str, bytes], object]) -> tuple[int, str]:
         try:
             data = self.files.read(name)
-            check(name, data)
         except FileNotFoundError:
-            return 0, "is not there"
+            return 0, GONE
+        try:
+            check(name, data)
         except RunError as error:  # also one of another version
             return len(data), error.what
         return len(data), ""

@@ -18,6 +18,7 @@ from output_stores import Writer, rows
 
 from rekindle.model.errors import FencedError, InputError, RunError, SinkAwayError
 from rekindle_local import process_sets
+from rekindle_local.demo import topic_witness
 from rekindle_spark.connectors import kafka_transactions
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
@@ -201,6 +202,27 @@ def test_a_transaction_that_kafka_does_not_finish_is_named(
     other.abort_transaction(LIMIT_SECONDS)
     monkeypatch.undo()
     assert reopened(one) == EpochMarker(1, 5)
+
+
+def test_a_transaction_that_stays_open_is_named_by_who_reads_to_the_end(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_witness, "READ_SECONDS_MAX", 3.0)
+    kafka.make_topic("open")
+    one = writer(kafka, "open")
+    one.open()
+    one.write([record(1), record(2)], EpochMarker(1, 5))
+    other = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "open"})
+    other.init_transactions(LIMIT_SECONDS)
+    other.begin_transaction()
+    other.produce("open", b"{}", partition=0)
+    other.flush(LIMIT_SECONDS)
+    # offset 2 is the end of the first transaction
+    with pytest.raises(RunError, match="a transaction is open from offset 3") as found:
+        topic_witness.read(kafka.servers, "open", 0)
+    assert "kafka-transactions.sh find-hanging" in found.value.remedy
+    other.abort_transaction(LIMIT_SECONDS)
+    assert len(topic_witness.read(kafka.servers, "open", 0)) == 2
 
 
 def reopened(one: TransactionalWriter) -> EpochMarker | None:

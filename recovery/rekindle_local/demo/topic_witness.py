@@ -62,7 +62,7 @@ def read(servers: str, topic: str, partition: int) -> list[bytes]:
     """The values of all committed records of a topic's partition, in order.
 
     Transactions that are committed but of which the partition has yet to be informed are waited
-    for. Raises RunError where the broker does not answer.
+    for. Raises RunError where the broker does not answer, and where a transaction stays open.
     """
     from confluent_kafka import Consumer, TopicPartition  # not needed by the demo without Kafka
 
@@ -77,16 +77,21 @@ def read(servers: str, topic: str, partition: int) -> list[bytes]:
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, partition, 0)])
     values: list[bytes] = []
+    open_at: int | None = None
     try:
         while True:
             message = consumer.poll(READ_SECONDS_MAX)
+            if message is None and open_at is not None:
+                raise _unfinished(topic, partition, open_at)
             if message is None:
                 raise _unread(topic, partition, f"nothing came for {READ_SECONDS_MAX:.0f} s")
             error = message.error()
             if error is None:
                 values.append(message.value() or b"")
+                open_at = None
             elif error.name() == END:  # it comes again behind each transaction that ends later
-                if (message.offset() or 0) >= end:
+                open_at = message.offset() or 0
+                if open_at >= end:
                     return values
             else:
                 raise _unread(topic, partition, error.str())
@@ -116,6 +121,15 @@ def _unread(topic: str, partition: int, what: str) -> RunError:
         where=f"topic {topic}, partition {partition}",
         what=f"cannot be read ({what})",
         remedy="read the broker's log beside the report",
+    )
+
+
+def _unfinished(topic: str, partition: int, offset: int) -> RunError:
+    return RunError(
+        where=f"topic {topic}, partition {partition}",
+        what=f"cannot be read to its end (a transaction is open from offset {offset})",
+        remedy="see that all brokers are there; if it stays so, find the transaction with "
+        "`kafka-transactions.sh find-hanging` and abort it",
     )
 
 

@@ -112,6 +112,13 @@ SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scrip
 # What each of them imports late.
 LATE = {name: "asyncio" if name == "rekindle-sidecar" else "typer" for name in SCRIPTS}
 SERVERS = {"rekindle-operator", "rekindle-webhook", "rekindle-sidecar"}
+# Servers whose start calls a function `interrupted`.
+STARTING = {
+    "operator": "from rekindle_operator import process_command as one\n"
+    "one.run('x', lambda: interrupted())",
+    "sidecar": "from rekindle_sidecar import sidecar_main as one\n"
+    "one._run = interrupted\none.main()",
+}
 
 
 def run(program: str) -> tuple[int, str, str]:
@@ -166,12 +173,10 @@ def test_a_server_that_is_to_end_while_it_imports_does_not_wait_for_its_start(na
     assert run(program) == (143, "", "")
 
 
-def test_a_server_that_is_interrupted_before_it_serves_ends_without_a_word() -> None:
+@pytest.mark.parametrize("server", STARTING)
+def test_a_server_that_is_interrupted_before_it_serves_ends_without_a_word(server: str) -> None:
     begin = "import signal\ndef interrupted(*_): signal.raise_signal(signal.SIGINT)\n"
-    operator = "from rekindle_operator import process_command as one\none.run('x', interrupted)"
-    sidecar = "from rekindle_sidecar import sidecar_main as one\none._run = interrupted\none.main()"
-    for program in (operator.replace("interrupted", "lambda: interrupted()"), sidecar):
-        assert run(begin + program) == (130, "", ""), program
+    assert run(begin + STARTING[server]) == (130, "", "")
 
 
 def test_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

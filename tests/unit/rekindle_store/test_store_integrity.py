@@ -5,13 +5,14 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from output_stores import rows
 from whole_stores import Driver, all_files, rows_of, whole
 
 from rekindle.model import record_format
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, RunError
 from rekindle_store import (
     commit_log,
     commit_segments,
@@ -330,6 +331,21 @@ def test_a_record_of_a_newer_version_is_no_damage(store: Path) -> None:
         patch.setattr(record_format, "VERSIONS", newer)
         (store / "branches/1.json").write_bytes(record_format.encode("branch", {"generation": 1}))
     with pytest.raises(InputError, match="run the version of Rekindle that wrote it"):
+        findings(store)
+
+
+def test_an_error_of_the_store_is_no_damage_of_its_files(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = LocalFiles.read
+
+    def refusing(self: LocalFiles, name: str, *arguments: Any) -> bytes:
+        if name.endswith(".state"):
+            raise RunError(where="the store", what="does not answer", remedy="try again")
+        return read(self, name, *arguments)
+
+    monkeypatch.setattr(LocalFiles, "read", refusing)
+    with pytest.raises(InputError, match="the store: does not answer"):
         findings(store)
 
 

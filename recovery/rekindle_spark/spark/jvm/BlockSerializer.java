@@ -72,8 +72,10 @@ public final class BlockSerializer extends Serializer implements Serializable {
   }
 
   private static final class Reader extends DeserializationStream {
-    /** Of more it is seen first whether so many bytes are there. */
+    /** A longer block is read in parts, so that memory is taken only after bytes have come. */
     private static final int TRUSTED_BYTES_MAX = 1 << 24;
+    /** Each part makes four times as much: a sound block takes 5/4 of its size while it is read. */
+    private static final int GROWTH_BITS = 2;
     /** In place of a block whose length is cut off: no host takes it for a frame. */
     private static final byte[] DAMAGED = {0};
 
@@ -104,9 +106,15 @@ public final class BlockSerializer extends Serializer implements Serializable {
       if (length.length < Integer.BYTES) return DAMAGED;
       int size = ByteBuffer.wrap(length).getInt();
       if (size < 0) return in.readAllBytes();
-      if (size > TRUSTED_BYTES_MAX) return in.readNBytes(size);
-      byte[] block = new byte[size];
-      int there = in.readNBytes(block, 0, size);
+      int shift = 0;
+      while (size >> shift > TRUSTED_BYTES_MAX) shift += GROWTH_BITS;
+      byte[] block = new byte[size >> shift];
+      int there = in.readNBytes(block, 0, block.length);
+      while (shift > 0 && there == block.length) {
+        shift -= GROWTH_BITS;
+        block = Arrays.copyOf(block, size >> shift);
+        there += in.readNBytes(block, there, block.length - there);
+      }
       return there == size ? block : Arrays.copyOf(block, there);
     }
 
