@@ -33,7 +33,8 @@ from rekindle_spark.protection.query_layout import QueryLayout
 class ProtectionState:
     """`wanted` are the queries that are to run: all, or those of the plans since a loss. `waits`
     holds from a loss until plans have chosen all again but those that have `ended` by themselves.
-    `losses` counts."""
+    `losses` counts. `whole` are the nodes on which all of them ran before the first of these
+    losses."""
 
     layout: QueryLayout
     wanted: frozenset[str]
@@ -42,6 +43,7 @@ class ProtectionState:
     ended: frozenset[str] = frozenset()
     waits: bool = False
     losses: int = 0
+    whole: Mapping[str, NodeSeen] = field(default_factory=dict)
     is_paused: bool = False
     buffering: Mode = "on"
     ordering: Mode = "on"
@@ -68,7 +70,8 @@ def observed(
         name not in nodes or nodes[name].incarnation != seen.incarnation
         for name, seen in state.nodes.items()
     )
-    state = replace(state, nodes=nodes, ended=gone)
+    whole = state.whole if state.waits else state.nodes
+    state = replace(state, nodes=nodes, ended=gone, whole=whole)
     if is_loss:
         return replace(state, placement={}, waits=True, losses=state.losses + 1)
     layout, waits = state.layout, state.waits and bool(_waiting(state))
@@ -107,13 +110,13 @@ def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
 class ProtectionReports:
     """Builds reports; the loop sets `state`, `caught_up`, `ended` (query -> why) and `lags` (query
     -> seconds) before each. `loads` are of queries, in percent of one core: assumed ones until some
-    are measured. Plans use `cpu_cap` of each node."""
+    are `measured`. Plans use `cpu_cap` of each node."""
 
     generation: int
     state: ProtectionState
     loads: Mapping[str, float]
     cpu_cap: float
-    is_measured: bool = False
+    measured: frozenset[str] = frozenset()
     caught_up: frozenset[str] = frozenset()
     ended: Mapping[str, str] = field(default_factory=dict)
     lags: Mapping[str, float] = field(default_factory=dict)
@@ -123,25 +126,33 @@ class ProtectionReports:
     finished: bool = False
     sequence: int = 0
 
-    def measured(self, loads: Mapping[str, float]) -> None:
-        """What queries take is known."""
-        self.loads, self.is_measured = {**self.loads, **loads}, True
+    def measure(self, loads: Mapping[str, float]) -> None:
+        """Note what queries take."""
+        self.loads, self.measured = {**self.loads, **loads}, self.measured | loads.keys()
 
     def cost(self) -> None:
-        """Say what queries cost, where that has changed. While some wait, none costs more than the
-        nodes have that are left: an important one that takes more is better slow than stopped."""
-        nodes, layout = self.state.nodes.values(), self.state.layout
-        if not (self.is_measured or self.state.waits):
+        """Report what queries cost, where that has changed.
+
+        While some wait, none costs more than the nodes have that are left: an important one that
+        takes more is better slow than stopped. All together cost no more than plans use of the
+        nodes on which they ran: they would else not come back although all nodes are back, for
+        queries may take more than plans use, and just after a start they do.
+        """
+        state, layout = self.state, self.state.layout
+        if not (self.measured or state.waits):
             return
         loads = dict(self.loads)
-        if self.state.waits:
-            free_percent = self.cpu_cap * sum(seen.capacity_percent for seen in nodes)
-            loads = layout.clipped(loads, len(nodes), free_percent)
+        if state.waits:
+            loads = layout.scaled(loads, len(state.whole), self._free_percent(state.whole))
+            loads = layout.clipped(loads, len(state.nodes), self._free_percent(state.nodes))
         costs = layout.costs(loads)
         if self.statistics is None or self.statistics.costs != costs:
             self.statistics = StatisticsReport(
                 generation=self.generation, sequence=self._next(), costs=costs
             )
+
+    def _free_percent(self, nodes: Mapping[str, NodeSeen]) -> float:
+        return self.cpu_cap * sum(seen.capacity_percent for seen in nodes.values())
 
     def checkpointed(self) -> None:
         """All queries have committed what had come: Spark's checkpoints hold that."""
