@@ -33,8 +33,7 @@ from rekindle_spark.protection.query_layout import QueryLayout
 class ProtectionState:
     """`wanted` are the queries that are to run: all, or those of the plans since a loss. `waits`
     holds from a loss until plans have chosen all again but those that have `ended` by themselves.
-    `losses` counts. `whole` are the nodes on which all of them ran before the first of these
-    losses."""
+    `losses` counts."""
 
     layout: QueryLayout
     wanted: frozenset[str]
@@ -43,7 +42,6 @@ class ProtectionState:
     ended: frozenset[str] = frozenset()
     waits: bool = False
     losses: int = 0
-    whole: Mapping[str, NodeSeen] = field(default_factory=dict)
     is_paused: bool = False
     buffering: Mode = "on"
     ordering: Mode = "on"
@@ -70,8 +68,7 @@ def observed(
         name not in nodes or nodes[name].incarnation != seen.incarnation
         for name, seen in state.nodes.items()
     )
-    whole = state.whole if state.waits else state.nodes
-    state = replace(state, nodes=nodes, ended=gone, whole=whole)
+    state = replace(state, nodes=nodes, ended=gone)
     if is_loss:
         return replace(state, placement={}, waits=True, losses=state.losses + 1)
     layout, waits = state.layout, state.waits and bool(_waiting(state))
@@ -131,28 +128,21 @@ class ProtectionReports:
         self.loads, self.measured = {**self.loads, **loads}, self.measured | loads.keys()
 
     def cost(self) -> None:
-        """Report what queries cost, where that has changed.
-
-        While some wait, none costs more than the nodes have that are left: an important one that
-        takes more is better slow than stopped. All together cost no more than plans use of the
-        nodes on which they ran: they would else not come back although all nodes are back, for
-        queries may take more than plans use, and just after a start they do.
+        """Report what queries cost, where that has changed. While some wait, none costs more than
+        the nodes have that are left: an important one that takes more is better slow than stopped.
         """
-        state, layout = self.state, self.state.layout
-        if not (self.measured or state.waits):
+        nodes, layout = self.state.nodes.values(), self.state.layout
+        if not (self.measured or self.state.waits):
             return
         loads = dict(self.loads)
-        if state.waits:
-            loads = layout.scaled(loads, len(state.whole), self._free_percent(state.whole))
-            loads = layout.clipped(loads, len(state.nodes), self._free_percent(state.nodes))
+        if self.state.waits:
+            free_percent = self.cpu_cap * sum(seen.capacity_percent for seen in nodes)
+            loads = layout.clipped(loads, len(nodes), free_percent)
         costs = layout.costs(loads)
         if self.statistics is None or self.statistics.costs != costs:
             self.statistics = StatisticsReport(
                 generation=self.generation, sequence=self._next(), costs=costs
             )
-
-    def _free_percent(self, nodes: Mapping[str, NodeSeen]) -> float:
-        return self.cpu_cap * sum(seen.capacity_percent for seen in nodes.values())
 
     def checkpointed(self) -> None:
         """All queries have committed what had come: Spark's checkpoints hold that."""

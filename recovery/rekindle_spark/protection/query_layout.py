@@ -52,14 +52,6 @@ class QueryLayout:
             for partition in self.parts[name]
         }
 
-    def scaled(
-        self, loads: Mapping[str, float], node_count: int, free_percent: float
-    ) -> dict[str, float]:
-        """Loads with which all queries fit together on so many nodes with so much CPU together."""
-        room = self._room(loads, node_count)
-        share = min(1.0, free_percent / room) if room else 1.0
-        return {name: share * load for name, load in loads.items()}
-
     def clipped(
         self, loads: Mapping[str, float], node_count: int, free_percent: float
     ) -> dict[str, float]:
@@ -72,8 +64,9 @@ class QueryLayout:
         for query in sorted(self.needs, key=lambda key: (-priorities[key], -len(self.needs[key]))):
             needed = [name for name, own in self.parts.items() if self.needs[query].issuperset(own)]
             group = [query] if clipped.keys() & needed else needed
-            fitting = self.scaled({name: loads[name] for name in group}, node_count, free_percent)
-            clipped.update({name: fitting[name] for name in group if name not in clipped})
+            room = self._room({name: loads[name] for name in group}, node_count)
+            share = min(1.0, free_percent / room) if room else 1.0
+            clipped.update({name: share * loads[name] for name in group if name not in clipped})
         return clipped
 
     def _room(self, loads: Mapping[str, float], node_count: int) -> float:

@@ -14,7 +14,7 @@ from rekindle_spark.protection.protection import Protection, protect
 
 NAMES = ("orders", "stock", "clicks")
 NODES = [(str(number), f"n{number}", 1) for number in range(1, 5)]
-SECONDS_MAX = 1.5
+SECONDS_MAX = 10.0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -86,11 +86,3 @@ def test_a_query_that_matters_less_makes_nothing_cheaper_that_it_depends_on() ->
     loads = clipped({"orders": 9}, {"orders": 60.0, "report": 200.0})
     assert loads["orders"] == 60.0
     assert 70.0 < loads["report"] < 80.0
-
-
-def test_loads_that_are_scaled_fit_together() -> None:
-    layout = lay_out(["a", "b"], {}, {}, 4)
-    assert layout.scaled({"a": 50.0, "b": 20.0}, 2, 80.0) == {"a": 50.0, "b": 20.0}
-    scaled = layout.scaled({"a": 300.0, "b": 100.0}, 2, 80.0)
-    assert scaled["a"] == pytest.approx(3 * scaled["b"])
-    assert 70.0 < sum(scaled.values()) < 80.0

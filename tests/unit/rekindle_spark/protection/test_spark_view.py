@@ -67,6 +67,16 @@ def test_a_job_that_runs_over_the_end_of_a_window_counts_with_all_that_it_takes(
     assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 100.0}
 
 
+def test_a_job_that_runs_beside_a_later_one_counts_once_it_has_ended() -> None:
+    context = Context(jobs={0: Job("r1", 0, 0)})
+    times = RunTimes(context)
+    times.loads(RUNS, {"orders": 0.0})
+    context.jobs |= {1: Job("r1", None, 0), 2: Job("r1", 10_000, 1_000)}
+    assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 10.0}
+    context.jobs[1] = Job("r1", 20_000, 19_000)
+    assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 190.0}
+
+
 def test_of_many_jobs_some_are_looked_at_and_the_others_count_as_these() -> None:
     context = Context(jobs={0: Job("r1", 0, 0)})
     times = RunTimes(context)
