@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 # `protect` has no import above, nor a place in `__all__`: the runtime imports this package, so
 # packages of it that know nothing of each other would all seem to import the control plane.
-OF_USERS = {
+IMPORTED_FOR_USERS = {
     "CommittedFile": "rekindle_store.committed_files",
     "Output": "rekindle_store.query_output",
     "committed_files": "rekindle_store.committed_files",
@@ -44,6 +44,6 @@ OF_USERS = {
 
 def __getattr__(name: str) -> Any:
     """What users import: an executor's host imports this package too, and must start fast."""
-    if name not in OF_USERS:
+    if name not in IMPORTED_FOR_USERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(OF_USERS[name]), name)
+    return getattr(import_module(IMPORTED_FOR_USERS[name]), name)

@@ -1,18 +1,22 @@
 """One protected query: how far it is, stopped at a boundary, started again.
 
     running ──not planned──► stopping ──its Python tasks are gone──► waiting ──planned──► starting
-       │ ▲                                                                                    │
-       │ └────────────────────────────────────────────────────────────────────────────────────┤
-       └──ends by itself──► ended ◄──────────────────────────────its start function raises────┘
+       │ ▲                                                              ▲                     │ │
+       │ │                                                              └─start function raises─┤
+       │ └─────────────────────────────────────────────────────────────────────────────────────┤
+       └──ends by itself──► ended ◄───────────────────────its start function raises once more───┘
                               └──somebody else has started it again──► running
 
 A stop loses nothing: a batch that is interrupted runs again from the same offsets. Where there is
 a trigger interval, it waits for the end of the batch. `stop` of Spark waits for a function of
-`foreachBatch`, so stops and starts are made by threads of a pool. What ends by itself is the
-user's business, and never started again from here.
+`foreachBatch`, so stops and starts are made by threads of a pool. A start function that raises is
+called a few times more, for its source may be away for a moment. What ends by itself is the user's
+business, and never started again from here.
 """
 
 import json
+import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
@@ -26,14 +30,21 @@ BOUNDARY_SECONDS_MAX, BOUNDARY_STEP_SECONDS = 5.0, 0.05
 PYTHON_SECONDS = 2.5
 # A batch that takes no longer than this, by what is usual, has no backlog.
 USUAL_FACTOR = 2.0
-USUAL_WEIGHT = 0.2
+# What is usual follows batches that take longer too, only more slowly: a query whose batches have
+# become longer permanently would else be behind permanently.
+USUAL_WEIGHT, LATE_WEIGHT = 0.2, 0.05
+# A start function that raises is called again after these seconds.
+START_REST_SECONDS = (2.0, 6.0, 18.0)
 # Triggers with which a query cannot be stopped and started at will, and what they are called.
 REFUSED_TRIGGERS = {
     "ContinuousTrigger": "continuous",
     "OneTimeTrigger": "once",
     "AvailableNowTrigger": "availableNow",
+    "RealTimeTrigger": "realTime",
 }
-INTERVAL_TRIGGER = "ProcessingTimeTrigger(0)"
+INTERVAL_TRIGGER = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
+
+log = logging.getLogger(__name__)
 
 Start = Callable[[], Any]
 
@@ -41,19 +52,27 @@ Start = Callable[[], Any]
 @dataclass(slots=True, eq=False)
 class ProtectedQuery:
     """`start` gives a `StreamingQuery`; `query` is the newest that it has given, `ended` why it
-    does not run although nobody here has stopped it. `caught_up_at` is when it was last seen
-    without a backlog (time.monotonic()), `usual_seconds` how long a batch takes without one."""
+    does not run although nobody here has stopped it, `failure` what its start function raised then.
+    `prepare_thread` is called in the thread of a pool in which `start` is called again.
+    `interval_seconds` are those of its trigger, 0 where it has none. `caught_up_at` is when it was
+    last seen without a backlog (time.monotonic()), `usual_seconds` how long a batch takes without
+    one."""
 
     name: str
     start: Start
+    prepare_thread: Callable[[], None] = lambda: None
     query: Any = None
     ended: str | None = None
+    failure: Exception | None = None
+    interval_seconds: float = 0.0
     is_caught_up: bool = False
     caught_up_at: float = field(default_factory=time.monotonic)
     usual_seconds: float | None = None
     rests_until: float = 0.0
     _is_stopped: bool = False
     _work: Future[None] | None = None
+    _failed_starts: int = 0
+    _noted_batch: tuple[str, int] | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -72,25 +91,36 @@ class ProtectedQuery:
 
     def begin(self) -> None:
         """Start it for the first time; what its function raises is the caller's."""
-        self.query = _checked(self.name, self.start())
+        self._take(_checked(self.name, self.start()))
 
     def look(self, active: Mapping[str, Any], now: float) -> None:
-        """Take in how it is. `active` (id -> query) are all queries that run in this session.
-        Raises an error of Spark with which a stop has failed."""
+        """Take in how it is. `active` (id -> query) are all queries that run in this session."""
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
-            work.result()  # what a stop of Spark raises
+            if (error := work.exception()) is not None:  # of Spark's stop
+                log.warning("query %s: its stop has failed: %s", self.name, first_line(error))
+                self._is_stopped = not self.query.isActive
         if self.is_busy or self.query is None:
             return
         if self._is_stopped:
             return
         if not self.query.isActive:
             other = active.get(str(self.query.id))
-            self.query, self.ended = (
-                (self.query, self.ended or _why(self.query)) if other is None else (other, None)
-            )
+            if other is None:
+                self.ended = self.ended or _why(self.query)
+            else:
+                self._take(other)
         if self.ended is None:
             self._note_progress(now)
+
+    def raise_failure(self) -> None:
+        """Raise what it has failed with, if it has ended so."""
+        if self.ended is None:
+            return
+        if self.failure is not None:
+            raise self.failure
+        if (error := self.query.exception()) is not None:
+            raise error
 
     def steer(self, *, wanted: bool, pool: Executor, now: float) -> None:
         """Stop it, or start it again, unless it is as it is wanted or has ended by itself."""
@@ -102,23 +132,49 @@ class ProtectedQuery:
             self._is_stopped, self.is_caught_up = True, False
             self._work = pool.submit(self._stop)
 
+    def _take(self, query: Any) -> None:
+        """Another run of it, which somebody has started."""
+        self.query, self.ended, self.failure = query, None, None
+        self.interval_seconds = _interval_seconds(query)
+
     def _note_progress(self, now: float) -> None:
-        newest = self.query._jsq.lastProgress()
+        newest, status = self.query._jsq.lastProgress(), self.query.status
+        waits = str(status["message"]).startswith("Waiting for")
         if newest is None:
             # without new input there is no batch, and so no progress
-            self.is_caught_up = str(self.query.status["message"]).startswith("Waiting for")
+            self.is_caught_up = waits
         else:
             progress = json.loads(newest.json())
-            seconds = progress.get("batchDuration", 0) / 1_000.0
-            self.is_caught_up = _is_caught_up(progress, seconds, self.usual_seconds)
-            if self.is_caught_up and seconds:
-                usual = seconds if self.usual_seconds is None else self.usual_seconds
-                self.usual_seconds = usual + USUAL_WEIGHT * (seconds - usual)
+            has_no_input = waits and not status["isDataAvailable"]  # by its newest trigger
+            self.is_caught_up = has_no_input or self._has_no_backlog(progress, waits=waits)
+            self._learn(progress)
         if self.is_caught_up:
             self.caught_up_at = now
 
+    def _has_no_backlog(self, progress: Mapping[str, Any], *, waits: bool) -> bool:
+        """Whether a batch has taken all that there was, by the offsets where the source says what
+        is newest, else by its time; `waits` is whether the next trigger is not due yet."""
+        sources = progress.get("sources") or ()
+        if sources and all(one.get("latestOffset") is not None for one in sources):
+            return all(one["endOffset"] == one["latestOffset"] for one in sources)
+        seconds, usual = _seconds(progress), self.usual_seconds
+        if self.interval_seconds and (waits or seconds <= self.interval_seconds):
+            return True
+        return usual is None or seconds <= USUAL_FACTOR * usual
+
+    def _learn(self, progress: Mapping[str, Any]) -> None:
+        """How long a batch takes, from each batch once."""
+        batch = str(progress.get("runId")), int(progress.get("batchId", -1))
+        seconds = _seconds(progress)
+        if batch == self._noted_batch or not seconds:
+            return
+        self._noted_batch = batch
+        usual = seconds if self.usual_seconds is None else self.usual_seconds
+        weight = USUAL_WEIGHT if self.is_caught_up else LATE_WEIGHT
+        self.usual_seconds = usual + weight * (seconds - usual)
+
     def _stop(self) -> None:
-        limit = time.monotonic() + (BOUNDARY_SECONDS_MAX if _has_interval(self.query) else 0.0)
+        limit = time.monotonic() + (BOUNDARY_SECONDS_MAX if self.interval_seconds else 0.0)
         while self.query.status["isTriggerActive"] and time.monotonic() < limit:
             time.sleep(BOUNDARY_STEP_SECONDS)  # Spark has no call that waits for the boundary
         self.query.stop()
@@ -126,19 +182,30 @@ class ProtectedQuery:
 
     def _start_again(self) -> None:
         try:
-            self.query = _checked(self.name, self.start())
+            self.prepare_thread()
+            query = _checked(self.name, self.start())
         except Exception as error:  # of a user's function: whatever it raises is why it is not back
-            self.ended = f"its start function raises {type(error).__name__}: {first_line(error)}"
+            self._start_failed(error)
+            return
+        self._take(query)
+        self._failed_starts = 0
+        self._is_stopped = False
+
+    def _start_failed(self, error: Exception) -> None:
+        said = f"its start function raises {type(error).__name__}: {first_line(error)}"
+        if self._failed_starts < len(START_REST_SECONDS) and not isinstance(error, InputError):
+            rest_seconds = START_REST_SECONDS[self._failed_starts]
+            self._failed_starts += 1
+            self.rests_until = time.monotonic() + rest_seconds
+            log.warning("query %s: %s; tried again in %g s", self.name, said, rest_seconds)
+            return
+        self._failed_starts = 0
+        self.failure, self.ended = error, said
         self._is_stopped = False
 
 
-def _is_caught_up(progress: Mapping[str, Any], seconds: float, usual: float | None) -> bool:
-    """Whether a batch has taken all that there was, by the offsets where the source says what is
-    newest, else by its time."""
-    sources = progress.get("sources") or ()
-    if sources and all(one.get("latestOffset") is not None for one in sources):
-        return all(one["endOffset"] == one["latestOffset"] for one in sources)
-    return usual is None or seconds <= USUAL_FACTOR * usual
+def _seconds(progress: Mapping[str, Any]) -> float:
+    return float(progress.get("batchDuration", 0)) / 1_000.0
 
 
 def _why(query: Any) -> str:
@@ -152,8 +219,9 @@ def _trigger(query: Any) -> str:
     return str(query._jsq.streamingQuery().trigger().toString())
 
 
-def _has_interval(query: Any) -> bool:
-    return _trigger(query) != INTERVAL_TRIGGER
+def _interval_seconds(query: Any) -> float:
+    found = INTERVAL_TRIGGER.match(_trigger(query))
+    return int(found[1]) / 1_000.0 if found else 0.0
 
 
 def _checked(name: str, query: Any) -> Any:

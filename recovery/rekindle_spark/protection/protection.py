@@ -4,8 +4,9 @@
     confer   reports out, orders in (`control.coordinator_client`)
     obey     queries that are in no plan are stopped, those of a plan started
 
-The loop is a thread of its own. Without a sidecar, and not `alone`, there is none: the queries are
-started, and that is all.
+The loop is a thread of its own. A look that fails is made again, and while looks go on to fail all
+queries run. It ends with `stop`, with Spark, or with a newer driver. Without a sidecar, and not
+`alone`, there is none: the queries are started, and that is all.
 """
 
 import logging
@@ -22,7 +23,7 @@ from rekindle import protocol
 from rekindle.coordination import RecordEvent
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model import settings as all_settings
-from rekindle.model.errors import FencedError, InputError
+from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings
 from rekindle.protocol import BufferingOrder, DropOrder, Handshake, OrderingOrder, TopologyReport
 from rekindle.protocol.store_paths import DEFAULT, Place, place
@@ -39,6 +40,8 @@ MEASURE_SECONDS = 10.0
 CHECKPOINT_SECONDS = 10.0
 FIRST_LOAD_SHARE = 0.5
 STOP_SECONDS_MAX = 60.0
+# After so many looks in a row that have failed, everything runs until one succeeds.
+FAILED_LOOKS_MAX = 10
 # These are about exchanges between operators of a pipeline.
 NOT_FOR_QUERIES = (BufferingOrder, OrderingOrder)
 
@@ -79,7 +82,8 @@ def protect(
     path = os.environ.get("REKINDLE_SIDECAR_SOCKET") if sidecar is None else str(sidecar)
     expected = _nodes_expected(spark, known)
     layout = query_layout.lay_out(queries, priorities or {}, depends_on or {}, expected)
-    protected = tuple(ProtectedQuery(key, start) for key, start in queries.items())
+    prepare = _thread_like_this(spark)
+    protected = tuple(ProtectedQuery(key, start, prepare) for key, start in queries.items())
     if path is None and not alone:
         log.info("no sidecar: queries are started, and not protected")
         return Protection(spark, protected, None, layout)
@@ -141,11 +145,12 @@ class Protection:
     def loads(self) -> dict[str, float]:
         """CPU of each query as it was last measured, in percent of one core; empty before."""
         reports = None if self._guidance is None else self._guidance.reports
-        return dict(reports.loads) if reports is not None and reports.is_measured else {}
+        return {} if reports is None else {key: reports.loads[key] for key in reports.measured}
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until a query has ended by itself, and raise what it failed with; False when the
-        time is over. `spark.streams.awaitAnyTermination` would return at each stop of ours."""
+        """Wait until a query has ended by itself, or `stop` was called; False when the time is
+        over. Raises what a query, its start function or this application has failed with.
+        `spark.streams.awaitAnyTermination` would return at each stop of ours."""
         if self._guidance is None:
             streams = self._spark.streams
             if timeout_seconds is None:
@@ -157,41 +162,58 @@ class Protection:
         if self._failure is not None:
             raise self._failure
         for one in self._protected:
-            if one.ended is not None and (error := one.query.exception()) is not None:
-                raise error
+            one.raise_failure()
         return True
 
     def stop(self) -> None:
-        """Stop all queries, and say that the run has ended in order."""
+        """Stop all queries, and report that the run has ended in order. Raises the first error of a
+        stop, once all the others have been stopped."""
         self._stopping.set()
         if self._guidance is not None:
             self._thread.join(STOP_SECONDS_MAX)
-        self._pool.shutdown(wait=True)
-        for one in self._protected:
-            one.query.stop()
+        failures = self._stop_queries()
         if self._guidance is not None:
             self._guidance.finish()
             if isinstance(self._guidance.contact, SidecarClient):
                 self._guidance.contact.stop()
+        if failures:
+            raise failures[0]
+
+    def _stop_queries(self) -> list[Exception]:
+        self._pool.shutdown(wait=True)  # nothing is started after this
+        return _stop_all(self._protected)
 
     def _keep(self) -> None:
-        """The loop's life. Should it fail, everything runs again: protection has to do no harm."""
-        assert self._guidance is not None
+        """The loop's life. Whatever ends it is kept for `await_termination`."""
         try:
-            while not self._stopping.is_set():
-                self._step(self._guidance)
-                self._stopping.wait(LOOK_SECONDS)
-        except FencedError as error:
+            self._look_until_stopped()
+        except Exception as error:
             log.error("%s", error)
             self._failure = error
-            for one in self._protected:
-                one.query.stop()
+            if isinstance(error, FencedError):
+                self._stop_queries()
+        finally:
             self._is_over.set()
-        except Exception:  # whatever it is, it is ours, and no reason for queries to stand still
-            if self._spark._jsc.sc().isStopped():
-                return  # the application has ended without `stop` of this class
-            log.exception("protection has ended; all queries run again")
-            self._let_all_run()
+
+    def _look_until_stopped(self) -> None:
+        assert self._guidance is not None
+        failed_looks, cause = 0, None
+        while not self._stopping.is_set():
+            if _has_stopped(self._spark):
+                raise _of_stopped_spark() from cause
+            try:
+                self._step(self._guidance)
+                failed_looks, cause = 0, None
+            except FencedError:
+                raise
+            # whatever it is, it is a fault of ours, and no reason for queries to stand still
+            except Exception as error:
+                failed_looks, cause = failed_looks + 1, error
+                if failed_looks in (1, FAILED_LOOKS_MAX):
+                    log.exception("look %d in a row at protected queries has failed", failed_looks)
+                if failed_looks >= FAILED_LOOKS_MAX:
+                    self._let_all_run()
+            self._stopping.wait(LOOK_SECONDS)
 
     def _step(self, guidance: CoordinatorClient[ProtectionReports]) -> None:
         now = time.monotonic()
@@ -204,7 +226,7 @@ class Protection:
         self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
         if self._state.losses > before:
             guidance.disown_plans()
-        self._tell(guidance.reports, now)
+        self._update_reports(guidance.reports, now)
         advice = guidance.confer(self._state.is_paused)
         for instruction in advice.instructions:
             if isinstance(instruction, RecordEvent):
@@ -213,16 +235,25 @@ class Protection:
             if not isinstance(directive.order, NOT_FOR_QUERIES):
                 log.info("%s", directive.text)
             if isinstance(directive.order, DropOrder):
-                self._view.drop(directive.order.nodes)
+                self._drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
+        self._note_ended()
+
+    def _drop(self, nodes: Mapping[str, str]) -> None:
+        try:
+            self._view.drop(nodes)
+        except Exception:  # orders that follow have been acknowledged, and must be obeyed
+            log.warning("executors cannot be replaced: %s", ", ".join(sorted(nodes)), exc_info=True)
+
+    def _note_ended(self) -> None:
         if self.ended:
             self._is_over.set()
         else:  # somebody may have started it again
             self._is_over.clear()
 
-    def _tell(self, reports: ProtectionReports, now: float) -> None:
+    def _update_reports(self, reports: ProtectionReports, now: float) -> None:
         """Everything that reports say of the queries."""
         protected, ended = self._protected, self.ended
         reports.state, reports.ended = self._state, ended
@@ -231,27 +262,45 @@ class Protection:
         )
         reports.lags = {one.name: max(0.0, now - one.caught_up_at) for one in protected}
         reports.cost()
+        # what catches up, or shares less than all executors, has no steady cost
+        steady = frozenset() if self._state.waits else reports.caught_up
+        self._measure(reports, [one for one in protected if one.name in steady], now)
         if self._state.waits or len(reports.caught_up) + len(ended) < len(protected):
-            self._times.since = None  # what catches up has no steady cost
             return
-        if now - self._measured_at >= MEASURE_SECONDS:
-            self._measured_at = now
-            loads = self._times.loads({one.name: one.run_id for one in protected})
-            if loads:
-                reports.measured(loads)
         if now - self._checkpointed_at >= CHECKPOINT_SECONDS or not reports.checkpoint:
             self._checkpointed_at = now
             reports.checkpointed()
 
+    def _measure(
+        self, reports: ProtectionReports, steady: list[ProtectedQuery], now: float
+    ) -> None:
+        """Now and then, the costs of queries that are steady; the others begin again."""
+        self._times.forget(one.run_id for one in self._protected if one not in steady)
+        if now - self._measured_at < MEASURE_SECONDS:
+            return
+        self._measured_at = now
+        try:
+            loads = self._times.loads(
+                {one.name: one.run_id for one in steady},
+                {one.name: one.interval_seconds for one in steady},
+            )
+        except Exception:  # there is no figure; the last one goes on to be used
+            log.warning("run times of protected queries cannot be read", exc_info=True)
+            return
+        if loads:
+            reports.measure(loads)
+
     def _let_all_run(self) -> None:
-        waiting = set(self._protected)
-        while waiting and not self._stopping.wait(LOOK_SECONDS):
-            now = time.monotonic()
-            for one in tuple(waiting):
+        """Start what waits, each query by itself: one that cannot be looked at is next time.
+        A pause of people holds."""
+        now, wanted = time.monotonic(), not self._state.is_paused
+        for one in self._protected:
+            try:
                 one.look({}, now)
-                one.steer(wanted=True, pool=self._pool, now=now)
-                if one.is_running or one.ended:
-                    waiting.discard(one)
+                one.steer(wanted=wanted, pool=self._pool, now=now)
+            except Exception:
+                log.warning("query %s cannot be looked at", one.name, exc_info=True)
+        self._note_ended()
 
 
 def _begin(protected: tuple[ProtectedQuery, ...]) -> None:
@@ -260,10 +309,51 @@ def _begin(protected: tuple[ProtectedQuery, ...]) -> None:
         for one in protected:
             one.begin()
     except BaseException:
-        for one in protected:
+        _stop_all(protected)
+        raise
+
+
+def _stop_all(protected: Iterable[ProtectedQuery]) -> list[Exception]:
+    """Stop each query that was started, whatever the stops of others raise; what was raised."""
+    failures = []
+    for one in protected:
+        try:
             if one.query is not None:
                 one.query.stop()
-        raise
+        except Exception as error:  # of Spark
+            log.warning("query %s: its stop has failed: %s", one.name, first_line(error))
+            failures.append(error)
+    return failures
+
+
+def _thread_like_this(spark: Any) -> Callable[[], None]:
+    """What makes another thread one in which start functions find what they find in this one:
+    the session, and local properties such as the pool of the scheduler."""
+    context = spark._jsc.sc()
+    properties = context.getLocalProperties().clone()
+
+    def prepare() -> None:
+        sessions = type(spark)._get_j_spark_session_class(spark._jvm)
+        sessions.setActiveSession(spark._jsparkSession)
+        context.setLocalProperties(properties.clone())  # start functions may change theirs
+
+    return prepare
+
+
+def _has_stopped(spark: Any) -> bool:
+    """Whether Spark has ended without `stop` of this package, or its JVM is gone."""
+    try:
+        return bool(spark._jsc.sc().isStopped())
+    except Exception:  # of py4j, where the JVM is gone
+        return True
+
+
+def _of_stopped_spark() -> RunError:
+    return RunError(
+        where="protect",
+        what="Spark has been stopped while queries were protected",
+        remedy="see the driver's log; call `stop` of what `protect` gives before `spark.stop()`",
+    )
 
 
 def _guidance(
@@ -329,7 +419,9 @@ def _nodes_expected(spark: Any, known: Settings) -> int:
 
 
 def _check_allocation(spark: Any) -> None:
-    if spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+    # Spark takes any spelling of true, with blanks around it
+    said = spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false")
+    if said.strip().lower() == "true":
         raise InputError(
             where="protect: spark.dynamicAllocation.enabled",
             what="is on: an executor that Spark gives back would count as lost",

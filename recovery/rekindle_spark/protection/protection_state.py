@@ -107,13 +107,13 @@ def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
 class ProtectionReports:
     """Builds reports; the loop sets `state`, `caught_up`, `ended` (query -> why) and `lags` (query
     -> seconds) before each. `loads` are of queries, in percent of one core: assumed ones until some
-    are measured. Plans use `cpu_cap` of each node."""
+    are `measured`. Plans use `cpu_cap` of each node."""
 
     generation: int
     state: ProtectionState
     loads: Mapping[str, float]
     cpu_cap: float
-    is_measured: bool = False
+    measured: frozenset[str] = frozenset()
     caught_up: frozenset[str] = frozenset()
     ended: Mapping[str, str] = field(default_factory=dict)
     lags: Mapping[str, float] = field(default_factory=dict)
@@ -123,15 +123,16 @@ class ProtectionReports:
     finished: bool = False
     sequence: int = 0
 
-    def measured(self, loads: Mapping[str, float]) -> None:
-        """What queries take is known."""
-        self.loads, self.is_measured = {**self.loads, **loads}, True
+    def measure(self, loads: Mapping[str, float]) -> None:
+        """Note what queries take."""
+        self.loads, self.measured = {**self.loads, **loads}, self.measured | loads.keys()
 
     def cost(self) -> None:
-        """Say what queries cost, where that has changed. While some wait, none costs more than the
-        nodes have that are left: an important one that takes more is better slow than stopped."""
+        """Report what queries cost, where that has changed. While some wait, none costs more than
+        the nodes have that are left: an important one that takes more is better slow than stopped.
+        """
         nodes, layout = self.state.nodes.values(), self.state.layout
-        if not (self.is_measured or self.state.waits):
+        if not (self.measured or self.state.waits):
             return
         loads = dict(self.loads)
         if self.state.waits:

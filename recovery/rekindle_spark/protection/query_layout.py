@@ -55,12 +55,25 @@ class QueryLayout:
     def clipped(
         self, loads: Mapping[str, float], node_count: int, free_percent: float
     ) -> dict[str, float]:
-        """Loads that each fit by themselves on so many nodes with so much CPU together, however the
-        parts are packed: a node leaves less than a part unused."""
-        return {
-            name: min(load, free_percent / (1 + node_count / len(self.parts[name])))
-            for name, load in loads.items()
-        }
+        """Loads of which each query fits by itself on so many nodes with so much CPU together, and
+        each with all that it depends on, as far as none of these is more important. A query whose
+        more important dependencies leave too little waits, or else it would slow them down."""
+        priorities = {query.name: query.priority for query in self.topology.queries}
+        clipped: dict[str, float] = {}
+        # among equals a query comes before what it depends on, so that they share the room
+        for query in sorted(self.needs, key=lambda key: (-priorities[key], -len(self.needs[key]))):
+            needed = [name for name, own in self.parts.items() if self.needs[query].issuperset(own)]
+            group = [query] if clipped.keys() & needed else needed
+            room = self._room({name: loads[name] for name in group}, node_count)
+            share = min(1.0, free_percent / room) if room else 1.0
+            clipped.update({name: share * loads[name] for name in group if name not in clipped})
+        return clipped
+
+    def _room(self, loads: Mapping[str, float], node_count: int) -> float:
+        """What queries need however their parts are packed: a node leaves less than a part
+        unused."""
+        parts = (load / len(self.parts[name]) for name, load in loads.items())
+        return sum(loads.values()) + node_count * max(parts, default=0.0)
 
 
 def lay_out(

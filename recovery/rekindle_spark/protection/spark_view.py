@@ -4,47 +4,72 @@ A node is an executor's host, as in reports of pipelines. Spark counts run time 
 of an executor is 100 %. Run time includes Python workers, which CPU time of executors leaves out.
 """
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from rekindle.protocol import NodeSeen
 
 PERCENT, MILLIS = 100.0, 1_000.0
 # Of a window, so many jobs of a query are looked at; the others count as these.
 JOBS_MEASURED_MAX = 3
+# A shorter window may hold one batch of many, and no break.
+SECONDS_MIN = 5.0
+# What Spark raises for jobs and stages that it has forgotten.
+GONE = (Py4JError, PySparkException)
+
+
+@dataclass(frozen=True, slots=True)
+class HostExecutors:
+    """The executors of a host when it was last seen, and the incarnation that they belong to."""
+
+    executors: frozenset[str]
+    incarnation: str
 
 
 @dataclass(slots=True)
 class SparkView:
     """What Spark knows of an application. `context` is its `SparkContext` in the JVM; `dropped`
-    are executors that have been taken out, which it may still show."""
+    are executors that have been taken out, which it may still show. `hosts` are the last look's,
+    `incarnations` counts those that it has named."""
 
     context: Any
     dropped: set[str] = field(default_factory=set)
+    hosts: dict[str, HostExecutors] = field(default_factory=dict)
+    incarnations: int = 0
 
     def nodes(self) -> dict[str, NodeSeen]:
-        """Hosts with active executors. The incarnation is another one once any of a host's
-        executors has changed."""
-        found: dict[str, list[tuple[str, int]]] = {}
+        """Hosts with active executors. The incarnation changes when an executor of the host that
+        was seen before is gone, and not when one joins: that is no loss."""
+        found: dict[str, dict[str, int]] = {}
         for executor, host, cores in self._executors():
-            found.setdefault(host, []).append((executor, cores))
+            found.setdefault(host, {})[executor] = cores
+        self.hosts = {host: self._host(host, frozenset(there)) for host, there in found.items()}
         return {
             host: NodeSeen(
-                incarnation=f"{max((name for name, _ in there), key=_age)}.{len(there)}",
-                capacity_percent=PERCENT * sum(cores for _, cores in there),
+                incarnation=self.hosts[host].incarnation,
+                capacity_percent=PERCENT * sum(there.values()),
             )
             for host, there in found.items()
         }
+
+    def _host(self, host: str, executors: frozenset[str]) -> HostExecutors:
+        before = self.hosts.get(host)
+        if before is not None and before.executors <= executors:
+            return HostExecutors(executors, before.incarnation)
+        self.incarnations += 1
+        return HostExecutors(executors, f"{max(executors, key=_age)}.{self.incarnations}")
 
     def drop(self, nodes: Mapping[str, str]) -> None:
         """Have executors of nodes (node -> incarnation) replaced, if they are still those."""
         there = self.nodes()
         for executor, host, _ in tuple(self._executors()):
             if host in nodes and there[host].incarnation == nodes[host]:
-                self.dropped.add(executor)
                 self.context.killAndReplaceExecutor(executor)
+                self.dropped.add(executor)
 
     def _executors(self) -> Iterator[tuple[str, str, int]]:
         """Id, host and cores of active executors; not of a driver that runs tasks itself."""
@@ -62,41 +87,86 @@ def _age(executor: str) -> tuple[int, str]:
     return (int(executor) if executor.isdecimal() else 0, executor)
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Since when the run time of a run's jobs is added up: the moment at which its newest job had
+    ended, in milliseconds of the driver's clock, and the jobs that had ended by then."""
+
+    start_millis: int
+    before: frozenset[int]
+
+
 @dataclass(slots=True)
 class RunTimes:
     """How much of the executors each query takes, by the run time of its jobs. Jobs of a run have
-    its id as their group. `seen` is the newest job of a run that has been counted."""
+    its id as their group.
+
+    A window goes from the end of a job to the end of a later one, for only a job that has ended has
+    all its run time. Windows are at least as long as the trigger interval: within a batch a query
+    takes much, and nothing between two batches.
+    """
 
     context: Any
-    seen: dict[str, int] = field(default_factory=dict)
-    since: float | None = None
+    windows: dict[str, Window] = field(default_factory=dict)
 
-    def loads(self, runs: Mapping[str, str], now: float | None = None) -> dict[str, float]:
-        """Of runs (query -> run id) since the last call, in percent of one core; nothing at the
-        first call, and for a run that was not there at the last one."""
-        now = time.monotonic() if now is None else now
-        seconds = None if self.since is None else now - self.since
-        before, self.since = self.seen, now
-        self.seen, found = {}, dict[str, float]()
+    def loads(self, runs: Mapping[str, str], seconds_min: Mapping[str, float]) -> dict[str, float]:
+        """Of runs (query -> run id) in the windows that end now, in percent of one core. A query is
+        left out while its window is shorter than `seconds_min` of it, or none of its jobs has
+        ended since. Windows of other runs are forgotten."""
         tracker = self.context.statusTracker()
+        self.windows = {run: seen for run, seen in self.windows.items() if run in runs.values()}
+        jobs = {run: frozenset(tracker.getJobIdsForGroup(run)) for run in runs.values()}
+        # read after the jobs: one that begins in between would count as ended
+        active = frozenset(tracker.getActiveJobIds())
+        found = {}
         for name, run in runs.items():
-            jobs = sorted(tracker.getJobIdsForGroup(run))
-            fresh = [job for job in jobs if job > before.get(run, -1)]
-            self.seen[run] = jobs[-1] if jobs else before.get(run, -1)
-            if seconds and run in before:
-                sample = fresh[-JOBS_MEASURED_MAX:]
-                millis = sum(self._millis(tracker, job) for job in sample)
-                share = len(fresh) / max(1, len(sample))
-                found[name] = PERCENT * share * millis / MILLIS / seconds
+            load = self._load(tracker, run, jobs[run] - active, seconds_min[name])
+            if load is not None:
+                found[name] = load
         return found
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """Begin again with these runs."""
+        for run in runs:
+            self.windows.pop(run, None)
+
+    def _load(
+        self, tracker: Any, run: str, ended: frozenset[int], seconds_min: float
+    ) -> float | None:
+        window = self.windows.get(run)
+        fresh = sorted(ended if window is None else ended - window.before)
+        end_millis = self._end_millis(fresh[-1]) if fresh else None
+        if end_millis is None:
+            return None
+        if window is None:
+            self.windows[run] = Window(end_millis, ended)
+            return None
+        seconds = (end_millis - window.start_millis) / MILLIS
+        if 0.0 <= seconds < max(seconds_min, SECONDS_MIN):
+            return None
+        self.windows[run] = Window(end_millis, ended)
+        if seconds <= 0.0:
+            return None  # the clock was set back
+        sample = fresh[-JOBS_MEASURED_MAX:]
+        millis = sum(self._millis(tracker, job) for job in sample)
+        return PERCENT * len(fresh) / len(sample) * millis / MILLIS / seconds
+
+    def _end_millis(self, job: int) -> int | None:
+        """When a job has ended; None where Spark has forgotten it."""
+        try:
+            ended = self.context.statusStore().job(job).completionTime()
+        except GONE:
+            return None
+        return int(ended.get().getTime()) if ended.isDefined() else None
 
     def _millis(self, tracker: Any, job: int) -> int:
         """Run time of the tasks of a job; 0 where Spark has forgotten it."""
         known = tracker.getJobInfo(job)
         stages = known.get().stageIds() if known.isDefined() else ()
-        return sum(self._stage_millis(tracker, stage) for stage in stages)
+        return sum(self._stage_millis(stage) for stage in stages)
 
-    def _stage_millis(self, tracker: Any, stage: int) -> int:
-        if not tracker.getStageInfo(stage).isDefined():
-            return 0  # it was skipped, or is forgotten
-        return int(self.context.statusStore().lastStageAttempt(stage).executorRunTime())
+    def _stage_millis(self, stage: int) -> int:
+        try:
+            return int(self.context.statusStore().lastStageAttempt(stage).executorRunTime())
+        except GONE:
+            return 0  # it was skipped, or is forgotten: Spark may do that between two calls

@@ -44,7 +44,7 @@ class Driver:
         self.state = protection_state.initial(LAYOUT)
         self.reports = ProtectionReports(1, self.state, dict.fromkeys(LOADS, 40.0), 0.8)
         if loads:
-            self.reports.measured(loads)
+            self.reports.measure(loads)
         self.ended: Mapping[str, str] = {}
         self.guidance = CoordinatorClient(
             topology=TopologyReport(
@@ -149,6 +149,24 @@ def test_an_important_query_that_takes_more_than_is_left_runs_alone() -> None:
     assert driver.look(seen(["n1"]) | seen(["n2"], "b")) == {"orders"}
     back = seen(["n1"]) | seen(["n2", "n3", "n4"], "b")
     assert driver.look(back) == ALL, "what ran before has to come back, also where it is tight"
+
+
+def test_all_come_back_with_their_nodes_also_where_they_take_more_than_plans_use() -> None:
+    driver = Driver(dict.fromkeys(LOADS, 190.0))
+    driver.look(seen(NODES))
+    assert driver.look(seen(["n1"])) == {"orders"}
+    assert driver.look(seen(["n1"]) | seen(["n2", "n3", "n4"], "b")) == ALL
+
+
+def test_an_important_query_that_depends_on_another_runs_with_it() -> None:
+    layout = lay_out(LOADS, {"report": 10}, {"report": ["orders"]}, len(NODES))
+    state = protection_state.observed(protection_state.initial(layout), seen(NODES))
+    reports = ProtectionReports(1, protection_state.observed(state, seen(["n1"])), LOADS, 0.8)
+    reports.measure(LOADS)
+    reports.cost()
+    assert reports.statistics is not None
+    costs = reports.statistics.costs
+    assert sum(costs[part] for part in layout.needs["report"]) < 80.0
 
 
 def test_a_loss_before_anything_was_measured_is_planned_with_equal_shares() -> None:

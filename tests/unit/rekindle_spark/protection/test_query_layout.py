@@ -67,3 +67,22 @@ def test_what_cannot_be_is_refused_with_its_place(
         lay_out(names, priorities, depends_on, 4)
     assert said in str(refused.value)
     assert refused.value.remedy
+
+
+def clipped(priorities: Mapping[str, float], loads: Mapping[str, float]) -> dict[str, float]:
+    """On one node with 80 %, where `report` depends on `orders`."""
+    layout = lay_out(loads, priorities, {"report": ["orders"]}, 4)
+    return layout.clipped(loads, 1, 80.0)
+
+
+def test_an_important_query_fits_with_all_that_it_depends_on() -> None:
+    loads = clipped({"report": 9}, {"orders": 60.0, "report": 60.0, "fraud": 60.0})
+    assert loads["orders"] == loads["report"]
+    assert 70.0 < loads["orders"] + loads["report"] < 80.0
+    assert loads["fraud"] == 60.0, "what has nothing to do with it fits by itself"
+
+
+def test_a_query_that_matters_less_makes_nothing_cheaper_that_it_depends_on() -> None:
+    loads = clipped({"orders": 9}, {"orders": 60.0, "report": 200.0})
+    assert loads["orders"] == 60.0
+    assert 70.0 < loads["report"] < 80.0

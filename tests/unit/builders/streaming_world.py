@@ -1,0 +1,206 @@
+"""Spark's status of one application as protection reads it: executors, jobs and streaming queries.
+
+Small, and only as true as the shapes of Spark's answers: what Spark really says is checked by
+`tests/integration/protecting.py`.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+WAITS = "Waiting for next trigger"
+
+
+class Found:
+    """An Option of Scala."""
+
+    def __init__(self, value: Any = None) -> None:
+        self._value = value
+
+    def isDefined(self) -> bool:  # noqa: N802
+        return self._value is not None
+
+    def get(self) -> Any:
+        return self._value
+
+
+class Answer:
+    """An object of the JVM whose methods give what they were made with, or raise it."""
+
+    def __init__(self, **answers: Any) -> None:
+        for name, answer in answers.items():
+            setattr(self, name, self._method(answer))
+
+    @staticmethod
+    def _method(answer: Any) -> Callable[..., Any]:
+        def method(*_: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return method
+
+
+@dataclass
+class Job:
+    """Of a run; it has one stage with its own number. `ended_millis` is None while it runs."""
+
+    run: str
+    ended_millis: int | None
+    run_millis: int
+
+
+@dataclass
+class Context:
+    """A SparkContext. `executors` are (id, host, cores), `forgotten` stages that are no more."""
+
+    executors: list[tuple[str, str, int]] = field(default_factory=list)
+    jobs: dict[int, Job] = field(default_factory=dict)
+    forgotten: set[int] = field(default_factory=set)
+    replaced: list[str] = field(default_factory=list)
+    is_stopped: bool = False
+    failure: Exception | None = None
+
+    def statusStore(self) -> "Context":  # noqa: N802
+        return self
+
+    def statusTracker(self) -> "Context":  # noqa: N802
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802
+        return self.is_stopped
+
+    def getLocalProperties(self) -> Answer:  # noqa: N802
+        return Answer(clone=Answer(clone=None))
+
+    def setLocalProperties(self, _: object) -> None:  # noqa: N802
+        """Threads of tests have none."""
+
+    def executorList(self, _: bool) -> Answer:  # noqa: N802
+        if self.failure is not None:
+            raise self.failure
+        found = [
+            Answer(id=name, hostPort=f"{host}:7", totalCores=cores)
+            for name, host, cores in self.executors
+        ]
+        summaries = Answer(size=len(found))
+        summaries.apply = found.__getitem__  # type: ignore[attr-defined]
+        return summaries
+
+    def killAndReplaceExecutor(self, name: str) -> None:  # noqa: N802
+        self.replaced.append(name)
+
+    def getJobIdsForGroup(self, run: str) -> list[int]:  # noqa: N802
+        return [number for number, job in self.jobs.items() if job.run == run]
+
+    def getActiveJobIds(self) -> list[int]:  # noqa: N802
+        return [number for number, job in self.jobs.items() if job.ended_millis is None]
+
+    def getJobInfo(self, number: int) -> Found:  # noqa: N802
+        return Found(Answer(stageIds=[number]) if number in self.jobs else None)
+
+    def job(self, number: int) -> Answer:
+        ended = self.jobs[number].ended_millis
+        return Answer(completionTime=Found(None if ended is None else Answer(getTime=ended)))
+
+    def lastStageAttempt(self, stage: int) -> Answer:  # noqa: N802
+        if stage in self.forgotten:
+            raise Py4JError("No stage with id")
+        return Answer(executorRunTime=self.jobs[stage].run_millis)
+
+
+@dataclass
+class Stream:
+    """A StreamingQuery; `progress` is that of its newest batch."""
+
+    id: str
+    runId: str  # noqa: N815
+    trigger: str = "ProcessingTimeTrigger(5000)"
+    progress: dict[str, Any] | None = None
+    message: str = WAITS
+    has_data: bool = False
+    is_active: bool = True
+    error: Exception | None = None
+    stop_error: Exception | None = None
+    look_error: Exception | None = None
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        if self.look_error is not None:
+            raise self.look_error
+        return self.is_active
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {
+            "message": self.message,
+            "isDataAvailable": self.has_data,
+            "isTriggerActive": self.message != WAITS,
+        }
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        if self.stop_error is not None:
+            raise self.stop_error
+        self.is_active = False
+
+    @property
+    def _jsq(self) -> Answer:
+        progress = None if self.progress is None else Answer(json=json.dumps(self.progress))
+        engine = Answer(trigger=Answer(toString=self.trigger))
+        return Answer(lastProgress=progress, streamingQuery=engine)
+
+
+def batch(
+    number: int, seconds: float, *, run: str = "r1", offsets: Sequence[int] = ()
+) -> dict[str, Any]:
+    """The progress of a batch; `offsets` are where it ended, and the newest there was."""
+    end, latest = offsets or (number, None)
+    return {
+        "runId": run,
+        "batchId": number,
+        "batchDuration": int(1_000 * seconds),
+        "sources": [{"endOffset": end, "latestOffset": latest}],
+    }
+
+
+class Spark:
+    """A SparkSession with executors, and with streams that start functions make."""
+
+    def __init__(self) -> None:
+        self.context = Context([("1", "n1", 1), ("2", "n2", 1)])
+        self.made: dict[str, list[Stream]] = {}
+        self.lock = threading.Lock()
+        self._jsc = Answer(sc=self.context)
+        self.streams = self
+        self.sparkContext = self
+        self._jvm = self._jsparkSession = None
+        self.settings: dict[str, str] = {}
+
+    @property
+    def active(self) -> list[Stream]:
+        return [one for made in self.made.values() for one in made if one.is_active]
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802
+        return self.settings
+
+    @staticmethod
+    def _get_j_spark_session_class(_: Any) -> Answer:
+        return Answer(setActiveSession=None)
+
+    def start(self, name: str) -> Callable[[], Stream]:
+        """A start function; each call makes another run of the same stream."""
+
+        def make() -> Stream:
+            with self.lock:
+                made = self.made.setdefault(name, [])
+                made.append(Stream(name, f"{name}-{len(made)}"))
+                return made[-1]
+
+        return make

@@ -1,0 +1,172 @@
+"""The loop behind `protect`: what ends it, what does not, and what it leaves behind."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+from streaming_world import Job, Spark, Stream, batch
+
+from rekindle.model.errors import FencedError, InputError, RunError
+from rekindle_spark.protection import protected_query, protection
+from rekindle_spark.protection.protection import Protection, protect
+
+NAMES = ("orders", "stock", "clicks")
+NODES = [(str(number), f"n{number}", 1) for number in range(1, 5)]
+SECONDS_MAX = 10.0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < limit, "it takes too long"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    monkeypatch.setattr(protection, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(protection, "MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(protected_query, "PYTHON_SECONDS", 0.0)
+    monkeypatch.setattr(protected_query, "START_REST_SECONDS", (0.0, 0.0))
+    made = Spark()
+    made.context.executors = list(NODES)
+    return made
+
+
+@pytest.fixture
+def protected(spark: Spark) -> Iterator[Protection]:
+    starts = {name: spark.start(name) for name in NAMES}
+    made = protect(spark, starts, priorities={"orders": 9}, alone=True)
+    wait_until(lambda: bool(made._state.nodes))
+    yield made
+    made._stopping.set()
+    made._thread.join()
+    made._pool.shutdown()
+
+
+def newest(spark: Spark, name: str) -> Stream:
+    return spark.made[name][-1]
+
+
+def lose_nodes(spark: Spark, protected: Protection) -> frozenset[str]:
+    """Queries that wait after a loss."""
+    spark.context.executors = NODES[:1]
+    wait_until(lambda: protected.running < frozenset(NAMES) and protected._state.waits)
+    wait_until(lambda: protected.running == protected._state.wanted)
+    assert "orders" in protected.running
+    return frozenset(NAMES) - protected.running
+
+
+def test_when_spark_is_stopped_waiting_ends_with_an_error(
+    spark: Spark, protected: Protection
+) -> None:
+    spark.context.is_stopped = True
+    with pytest.raises(RunError, match="Spark has been stopped"):
+        protected.await_termination(SECONDS_MAX)
+
+
+def test_an_error_that_passes_stops_and_starts_nothing(spark: Spark, protected: Protection) -> None:
+    lose_nodes(spark, protected)
+    before = {name: len(made) for name, made in spark.made.items()}
+    looks = protected._guidance.reports.sequence  # type: ignore[union-attr]
+    spark.context.failure = Py4JError("the stage is gone")
+    time.sleep(3 * protection.LOOK_SECONDS)
+    spark.context.failure = None
+    reports: Any = protected._guidance.reports  # type: ignore[union-attr]
+    wait_until(lambda: reports.sequence > looks + 3)
+    assert {name: len(made) for name, made in spark.made.items()} == before
+    assert protected._thread.is_alive()
+
+
+def test_while_looks_go_on_to_fail_all_run_and_then_plans_are_followed_again(
+    spark: Spark, protected: Protection
+) -> None:
+    waiting = lose_nodes(spark, protected)
+    spark.context.failure = Py4JError("no answer")
+    wait_until(lambda: protected.running == frozenset(NAMES))
+    spark.context.failure = None
+    wait_until(lambda: protected.running == frozenset(NAMES) - waiting)
+
+
+def test_one_query_that_cannot_be_looked_at_keeps_no_other_waiting(
+    spark: Spark, protected: Protection
+) -> None:
+    waiting = lose_nodes(spark, protected)
+    newest(spark, "orders").look_error = Py4JError("no answer")
+    wait_until(lambda: all(newest(spark, name).is_active for name in waiting))
+    newest(spark, "orders").look_error = None
+
+
+def test_a_newer_driver_stops_all_queries_also_where_a_stop_fails(
+    spark: Spark, protected: Protection
+) -> None:
+    newest(spark, "orders").stop_error = TimeoutError("it takes too long")
+    fenced = FencedError(where="application a/b", what="has a newer driver", remedy="let it go on")
+    contact = type("Contact", (), {"fenced": fenced})
+    protected._guidance.contact = contact()  # type: ignore[union-attr]
+    with pytest.raises(FencedError, match="newer driver"):
+        protected.await_termination(SECONDS_MAX)
+    assert protected.running == {"orders"}
+
+
+def test_a_stop_that_fails_is_raised_once_everything_else_is_done(
+    spark: Spark, protected: Protection
+) -> None:
+    newest(spark, "orders").stop_error = TimeoutError("it takes too long")
+    with pytest.raises(TimeoutError):
+        protected.stop()
+    assert protected.running == {"orders"}
+    assert protected._guidance.reports.finished  # type: ignore[union-attr]
+    assert protected.await_termination(SECONDS_MAX), "who waits in another thread waits no longer"
+
+
+def test_what_a_start_function_raises_in_an_incident_is_raised_to_who_waits(
+    spark: Spark, protected: Protection
+) -> None:
+    waiting = lose_nodes(spark, protected)
+
+    def start() -> Stream:
+        raise OSError("no broker answers")
+
+    for one in protected._protected:
+        one.start = start if one.name in waiting else one.start
+    spark.context.executors = [*NODES[:1], *((f"1{name}", host, 1) for name, host, _ in NODES[1:])]
+    with pytest.raises(OSError, match="no broker answers"):
+        protected.await_termination(SECONDS_MAX)
+
+
+def test_a_query_that_is_behind_keeps_no_other_from_being_measured(
+    spark: Spark, protected: Protection
+) -> None:
+    late = newest(spark, "clicks")
+    late.message, late.progress = "Processing new data", batch(1, 1.0, offsets=(1, 9))
+    wait_until(lambda: not protected._protected[2].is_caught_up)
+    runs = {name: newest(spark, name).runId for name in NAMES}
+    jobs = spark.context.jobs
+    jobs |= {number: Job(run, 0, 0) for number, run in enumerate(runs.values())}
+    wait_until(lambda: len(protected._times.windows) == 2)
+    jobs |= {10 + number: Job(run, 10_000, 4_000) for number, run in enumerate(runs.values())}
+    wait_until(lambda: bool(protected.loads))
+    assert protected.loads == {"orders": 40.0, "stock": 40.0}
+
+
+def test_run_times_that_cannot_be_read_are_no_figure_and_no_failure(
+    spark: Spark, protected: Protection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise Py4JError("no answer")
+
+    monkeypatch.setattr(protected._times, "context", type("None", (), {"statusTracker": fail})())
+    spark.context.executors = NODES[:3]
+    wait_until(lambda: protected._state.losses == 1)
+    assert protected.loads == {}
+
+
+@pytest.mark.parametrize("said", ["true", "TRUE", " True "])
+def test_dynamic_allocation_is_refused_however_it_is_spelled(spark: Spark, said: str) -> None:
+    spark.settings["spark.dynamicAllocation.enabled"] = said
+    with pytest.raises(InputError, match="dynamicAllocation"):
+        protect(spark, {"orders": spark.start("orders")}, alone=True)
+    assert not spark.made

@@ -1,0 +1,103 @@
+"""Hosts and their incarnations, and what queries take of them, from Spark's status."""
+
+import pytest
+from streaming_world import Context, Job
+
+from rekindle_spark.protection.spark_view import RunTimes, SparkView
+
+RUNS = {"orders": "r1"}
+
+
+def test_a_host_is_the_same_while_executors_join_it_and_another_once_one_is_gone() -> None:
+    context = Context([("1", "n1", 2)])
+    view = SparkView(context)
+    first = view.nodes()["n1"]
+    context.executors.append(("10", "n1", 2))
+    joined = view.nodes()["n1"]
+    assert joined.incarnation == first.incarnation, "an executor that joins is no loss"
+    assert (first.capacity_percent, joined.capacity_percent) == (200.0, 400.0)
+    del context.executors[1]
+    left = view.nodes()["n1"]
+    assert left.incarnation != first.incarnation
+    context.executors[0] = ("11", "n1", 2)
+    replaced = view.nodes()["n1"]
+    assert replaced.incarnation not in {first.incarnation, left.incarnation}
+
+
+def test_a_host_that_was_away_for_a_look_is_another() -> None:
+    context = Context([("1", "n1", 1)])
+    view = SparkView(context)
+    first = view.nodes()["n1"]
+    context.executors, executors = [], context.executors
+    assert view.nodes() == {}
+    context.executors = executors
+    assert view.nodes()["n1"].incarnation != first.incarnation
+
+
+def test_executors_are_replaced_only_where_the_host_is_the_one_that_was_meant() -> None:
+    context = Context([("1", "n1", 1), ("2", "n2", 1)])
+    view = SparkView(context)
+    nodes = view.nodes()
+    view.drop({"n1": nodes["n1"].incarnation, "n2": "another"})
+    assert context.replaced == ["1"]
+    assert view.nodes().keys() == {"n2"}
+
+
+def test_a_batch_that_takes_most_of_a_long_interval_costs_what_it_takes() -> None:
+    """Batches of 30 s on one core, once a minute: half a core in every window, and no zeros."""
+    context = Context()
+    times = RunTimes(context)
+    found = []
+    for second in range(0, 600, 10):
+        for number in range(second // 60 + 1):
+            ended = 60 * number + 30
+            done = ended <= second
+            context.jobs[number] = Job("r1", 1_000 * ended if done else None, 30_000 * done)
+        found.append(times.loads(RUNS, {"orders": 60.0}))
+    assert [loads["orders"] for loads in found if loads] == [50.0] * 9
+
+
+def test_a_job_that_runs_over_the_end_of_a_window_counts_with_all_that_it_takes() -> None:
+    context = Context(jobs={0: Job("r1", 1_000, 500)})
+    times = RunTimes(context)
+    times.loads(RUNS, {"orders": 0.0})
+    context.jobs[1] = Job("r1", None, 0)
+    assert times.loads(RUNS, {"orders": 0.0}) == {}, "no job has ended since"
+    context.jobs[1] = Job("r1", 21_000, 20_000)
+    assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 100.0}
+
+
+def test_a_job_that_runs_beside_a_later_one_counts_once_it_has_ended() -> None:
+    context = Context(jobs={0: Job("r1", 0, 0)})
+    times = RunTimes(context)
+    times.loads(RUNS, {"orders": 0.0})
+    context.jobs |= {1: Job("r1", None, 0), 2: Job("r1", 10_000, 1_000)}
+    assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 10.0}
+    context.jobs[1] = Job("r1", 20_000, 19_000)
+    assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 190.0}
+
+
+def test_of_many_jobs_some_are_looked_at_and_the_others_count_as_these() -> None:
+    context = Context(jobs={0: Job("r1", 0, 0)})
+    times = RunTimes(context)
+    times.loads(RUNS, {"orders": 1.0})
+    context.jobs |= {number: Job("r1", 1_000 * number, 200) for number in range(1, 11)}
+    assert times.loads(RUNS, {"orders": 1.0}) == {"orders": pytest.approx(20.0)}
+
+
+def test_a_stage_that_spark_has_forgotten_is_no_error() -> None:
+    context = Context(jobs={0: Job("r1", 0, 0)}, forgotten={1})
+    times = RunTimes(context)
+    times.loads(RUNS, {"orders": 1.0})
+    context.jobs |= {1: Job("r1", 5_000, 9_000), 2: Job("r1", 10_000, 1_000)}
+    assert times.loads(RUNS, {"orders": 1.0}) == {"orders": 10.0}
+
+
+def test_one_query_begins_again_and_the_others_go_on() -> None:
+    context = Context(jobs={0: Job("r1", 0, 0), 1: Job("r2", 0, 0)})
+    times, runs = RunTimes(context), {"orders": "r1", "stock": "r2"}
+    seconds = dict.fromkeys(runs, 1.0)
+    times.loads(runs, seconds)
+    times.forget(["r1"])
+    context.jobs |= {2: Job("r1", 10_000, 5_000), 3: Job("r2", 10_000, 5_000)}
+    assert times.loads(runs, seconds) == {"stock": 50.0}
