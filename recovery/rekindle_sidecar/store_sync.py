@@ -265,7 +265,8 @@ class StoreSync:
 
     async def _deliver(self) -> None:
         desk = self._desk
-        if not len(desk.held):
+        # whether another driver is there is looked at first, in the round that a handshake asks for
+        if not len(desk.held) or desk.arriving:
             return
         topology = await asyncio.to_thread(self._deliveries.topology)
         while (report := desk.held.next(topology)) is not None:

@@ -28,15 +28,15 @@ Start = Callable[..., Sidecar]
 def refusal_of(driver: Driver, store: str) -> dict[str, Any]:
     """What a driver with that checkpoint store is told once it is refused.
 
-    A sidecar that knows of the other driver by then refuses it at once.
+    It is refused once the sidecar has looked into the store; a handshake has it look anew.
     """
+    status, answer = driver.handshake(store=store)
+    if status == 409:
+        refused: dict[str, Any] = answer
+        return refused
     answers: list[dict[str, Any]] = []
 
     def is_refused() -> bool:
-        status, answer = driver.handshake(store=store)
-        if status == 409:
-            answers.append(answer)
-            return True
         status, answer = driver.ask("POST", "/v1/reports", driver.topology(store=store))
         answers.append(answer)
         return status == 409
