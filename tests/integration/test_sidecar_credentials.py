@@ -31,17 +31,24 @@ def namespaces_of(operator: Connection) -> Namespaces:
 
 @pytest.fixture
 def operator(store: Connection, zookeeper: LocalZookeeper) -> Iterator[Connection]:
-    """An operator that has let nobody in yet; in the end nothing is left, and the store is open.
+    """An operator that has let nobody in yet: before and after it the store is empty and open.
 
     Ask for it before `start`: sidecars that still run would write what is being removed.
     """
     assert store.reachable
+    remove_all(zookeeper)
     connection = rekindle_zookeeper.connect(zookeeper.connect_string, secret=SECRET, isolated=True)
     yield connection
     connection.close()
+    remove_all(zookeeper)
+
+
+def remove_all(zookeeper: LocalZookeeper) -> None:
+    """Remove all records and their root, which other tests may have left."""
     client = KazooClient(zookeeper.connect_string, auth_data=[("digest", f"rekindle:{SECRET}")])
     client.start(timeout=60)
-    client.delete("/rekindle", recursive=True)
+    if client.exists("/rekindle"):
+        client.delete("/rekindle", recursive=True)
     client.stop()
     client.close()
 

@@ -102,6 +102,7 @@ def test_a_leader_that_ends_or_stands_still_is_followed_and_does_nothing_when_it
     assert pair.acting.lines("executor-deleted") == []
     assert len(world.recoveries()) == 2
     assert len(world.driver.plans()) == planned + 1
+    pair.swap()  # the standby has gone on to act
 
 
 def test_operators_that_come_after_a_loss_tell_which_nodes_were_lost(
