@@ -4,8 +4,8 @@
     recorded    opaque operations of an application in epochs; outputs are known by their digests
 
 `t` is logical time; several steps may share one, their order in the history decides. `line` is
-where a step stood in its file and no part of its value. `history_file` has
-its two directions; everything else here takes a `History`.
+where a step stood in its file and no part of its value. `history_file` reads and writes one;
+everything else here takes a `History`.
 """
 
 from collections.abc import Mapping

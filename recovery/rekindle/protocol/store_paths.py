@@ -16,7 +16,7 @@ Pure: the shells read and write. Numbers are of ten digits, so that names sort a
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rekindle.model.errors import InputError, RunError
@@ -73,6 +73,17 @@ def place(name: str) -> Place:
             remedy="write NAMESPACE/APPLICATION",
         )
     return Place(namespace, application).checked()
+
+
+def place_of_driver(name: str | None, environment: Mapping[str, str]) -> Place:
+    """The place of "NAMESPACE/APPLICATION"; without a name what whoever put the sidecar beside the
+    driver has said, else the default. Raises InputError for what is no name."""
+    if name is not None:
+        return place(name)
+    return Place(
+        environment.get("REKINDLE_NAMESPACE") or DEFAULT.namespace,
+        environment.get("REKINDLE_APPLICATION") or DEFAULT.application,
+    ).checked()
 
 
 def numbered(sequence: int) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -279,7 +278,7 @@ def _run_on_cluster(
         options=conf,
         cluster_has_jar=given.cluster_has_jar,
         sidecar=given.sidecar,
-        identity=_identity(given.name, os.environ),
+        identity=store_paths.place_of_driver(given.name, os.environ),
     )
     view = run_view.make(wanted.runtime.nodes_expected, given.store, as_json=as_json)
     with ExitStack() as stack:
@@ -345,17 +344,6 @@ def _check_events(path: Path, made: Path) -> None:
             what=f"cannot be written ({error.strerror})",
             remedy="name a place in a folder that is there and may be written",
         ) from error
-
-
-def _identity(name: str | None, environment: Mapping[str, str]) -> store_paths.Place:
-    """By the option, else as whoever put the sidecar beside us has said, else the default."""
-    if name is not None:
-        return store_paths.place(name)
-    default = store_paths.DEFAULT
-    return store_paths.Place(
-        environment.get("REKINDLE_NAMESPACE") or default.namespace,
-        environment.get("REKINDLE_APPLICATION") or default.application,
-    ).checked()
 
 
 def _check_sidecar(path: Path | None) -> None:

@@ -7,6 +7,7 @@ fails is tried again, and how long ago the store last answered is all that anybo
 
 import http.client
 import json
+import os
 import socket
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Any
 from rekindle import protocol
 from rekindle.model.errors import FencedError, InputError
 from rekindle.protocol import Acknowledgement, Directive, Handshake, Report, msgspec_warmup
+from rekindle.protocol.store_paths import Place
 
 ANSWER_SECONDS_MAX = 5.0
 WAIT_SECONDS = 5
@@ -34,6 +36,21 @@ OF_THE_CONNECTION = (
     http.HTTPStatus.PRECONDITION_REQUIRED,
     http.HTTPStatus.TOO_MANY_REQUESTS,
 )
+
+
+def handshake(identity: Place, generation: int, store: str = "") -> Handshake:
+    """How this process introduces itself as the driver of an application; `store` is the identity
+    of its checkpoint store, empty where it has none."""
+    return Handshake(
+        oldest=protocol.VERSION_OLDEST,
+        newest=protocol.VERSION,
+        namespace=identity.namespace,
+        application=identity.application,
+        generation=generation,
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+        store=store,
+    )
 
 
 class SidecarRefused(Exception):

@@ -6,8 +6,6 @@ What earlier drivers of the same store left is gone on with: their offsets are r
 from the newest global checkpoint, with the partitions of important queries first.
 """
 
-import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,14 +15,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TextIO
 
-from rekindle import coordination, protocol
+from rekindle import coordination
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.errors import InputError, RunError
 from rekindle.model.settings import ADAPTIVE, COMPACTED, Settings
 from rekindle.model.switch_mode import OFF, ON
-from rekindle.protocol import Handshake, store_paths
+from rekindle.protocol import store_paths
 from rekindle_spark.checkpoint import savepoint_upgrade
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from rekindle_spark.control import sidecar_client
 from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.report_builder import ReportBuilder, topology_report
@@ -279,16 +278,7 @@ def _sources(built: Program) -> dict[str, Any]:
 def _sidecar(place: DriverPlace, store: CheckpointStore) -> SidecarClient | None:
     if place.sidecar is None:
         return None
-    hello = Handshake(
-        oldest=protocol.VERSION_OLDEST,
-        newest=protocol.VERSION,
-        namespace=place.identity.namespace,
-        application=place.identity.application,
-        generation=store.generation,
-        host=socket.gethostname(),
-        process_id=os.getpid(),
-        store=store.identity(),
-    )
+    hello = sidecar_client.handshake(place.identity, store.generation, store.identity())
     return SidecarClient(place.sidecar, hello)
 
 

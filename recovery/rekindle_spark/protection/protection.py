@@ -11,7 +11,6 @@ queries run. It ends with `stop`, with Spark, or with a newer driver. Without a 
 
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,14 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rekindle import protocol
 from rekindle.coordination import RecordEvent
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings
-from rekindle.protocol import BufferingOrder, DropOrder, Handshake, OrderingOrder, TopologyReport
-from rekindle.protocol.store_paths import DEFAULT, Place, place
+from rekindle.protocol import BufferingOrder, DropOrder, OrderingOrder, TopologyReport, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_spark.control import sidecar_client
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.sidecar_client import SidecarClient
 from rekindle_spark.protection import protection_state, query_layout
@@ -88,7 +87,8 @@ def protect(
         log.info("no sidecar: queries are started, and not protected")
         return Protection(spark, protected, None, layout)
     _check_allocation(spark)
-    guidance = _guidance(layout, known, expected, path, _place(name))
+    identity = store_paths.place_of_driver(name, os.environ)
+    guidance = _guidance(layout, known, expected, path, identity)
     return Protection(spark, protected, guidance, layout)
 
 
@@ -362,15 +362,7 @@ def _guidance(
     """The driver's end of the control plane. Spark's own checkpoints fence batches, so a number
     that only grows will do as a generation."""
     generation = time.time_ns() // 1_000_000
-    hello = Handshake(
-        oldest=protocol.VERSION_OLDEST,
-        newest=protocol.VERSION,
-        namespace=identity.namespace,
-        application=identity.application,
-        generation=generation,
-        host=socket.gethostname(),
-        process_id=os.getpid(),
-    )
+    hello = sidecar_client.handshake(identity, generation)
     contact = None if path is None else SidecarClient(Path(path), hello)
     loads = _assumed(layout, known, expected)
     return CoordinatorClient(
@@ -399,16 +391,6 @@ def _assumed(layout: QueryLayout, known: Settings, expected: int) -> dict[str, f
     """Half of what the nodes have, the same for each query, until run times are measured."""
     capacity = expected * known.runtime.node_cpu_percent * known.policy.cpu_cap
     return dict.fromkeys(layout.parts, FIRST_LOAD_SHARE * capacity / len(layout.parts))
-
-
-def _place(name: str | None) -> Place:
-    if name is not None:
-        return place(name)
-    environment = os.environ
-    return Place(
-        environment.get("REKINDLE_NAMESPACE") or DEFAULT.namespace,
-        environment.get("REKINDLE_APPLICATION") or DEFAULT.application,
-    ).checked()
 
 
 def _nodes_expected(spark: Any, known: Settings) -> int:
