@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.protocol.store_paths import DEFAULT, Place
-from rekindle_cli.commands import run
 from rekindle_sidecar import sidecar_main
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
@@ -132,21 +130,6 @@ def test_the_probe_fails_when_the_answer_is_an_error(
 ) -> None:
     assert sidecar_main._run(["--probe"], TOLD | {"REKINDLE_SIDECAR_SOCKET": str(failing)}) == 1
     assert "answers with status 500" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "environment", "place"),
-    [
-        (None, {}, DEFAULT),
-        (None, TOLD, Place("flights", "departures")),
-        ("team/other", TOLD, Place("team", "other")),
-        (None, {"REKINDLE_NAMESPACE": "flights"}, Place("flights", "application")),
-    ],
-)
-def test_a_run_goes_by_the_name_given_else_by_that_of_its_sidecar(
-    name: str | None, environment: dict[str, str], place: Place
-) -> None:
-    assert run._identity(name, environment) == place
 
 
 def test_a_run_finds_its_sidecar_by_the_environment(
