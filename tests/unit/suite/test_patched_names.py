@@ -1,5 +1,8 @@
-"""What tests patch in the product is there: `monkeypatch.setattr(module, "name", ...)` and its like
-name it in a string, which mypy does not look at."""
+"""What tests patch in the product by a string is there.
+
+`monkeypatch.setattr(module, "name", ...)` and its like name it in a string, at which mypy does not
+look.
+"""
 
 import ast
 import functools
