@@ -59,6 +59,7 @@ lint: setup ## ruff, mypy --strict, import contracts
 	@$(BIN)/ruff check .
 	@echo '== mypy'
 	@$(BIN)/mypy
+	@$(BIN)/mypy $$($(BIN)/python tests/mypy_modules.py)
 	@echo '== import-linter'
 	@$(BIN)/lint-imports
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client
-
 from rekindle_local import process_sets
 from testbed.cluster.containerd_images import BUSYBOX
 from testbed.node_objects import HOSTNAME
@@ -20,7 +18,7 @@ SHARED = "/shared"
 class Pods:
     """Pods of busybox in a namespace of their own, with the cluster's shared folder."""
 
-    def __init__(self, core: client.CoreV1Api, namespace: str, shared: Path) -> None:
+    def __init__(self, core: Any, namespace: str, shared: Path) -> None:
         self.core = core
         self.namespace = namespace
         self._shared = shared
@@ -47,7 +45,7 @@ class Pods:
         metadata = {"name": name, "labels": {"app": name.partition("-")[0]}}
         self.core.create_namespaced_pod(self.namespace, {"metadata": metadata, "spec": spec})
 
-    def await_phase(self, name: str, phase: str) -> client.V1Pod:
+    def await_phase(self, name: str, phase: str) -> Any:
         """The pod, once it is in this phase."""
 
         def has_settled() -> bool:
@@ -60,7 +58,7 @@ class Pods:
         assert pod.status.phase == phase, f"{name}: {pod.status}"
         return pod
 
-    def read(self, name: str) -> client.V1Pod:
+    def read(self, name: str) -> Any:
         return self.core.read_namespaced_pod(name, self.namespace)
 
     def run(self, name: str, script: str, *, node: str) -> list[str]:

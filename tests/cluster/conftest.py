@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import client
@@ -61,10 +62,10 @@ def cluster(
 
 
 @pytest.fixture
-def core(cluster: NodeCluster) -> Iterator[client.CoreV1Api]:
+def core(cluster: NodeCluster) -> Iterator[Any]:
     """An administrator's client. After the test no node is left."""
     with cluster.plane.api_client() as api_client:
-        core = client.CoreV1Api(api_client)
+        core: Any = client.CoreV1Api(api_client)
         try:
             yield core
         finally:
@@ -72,7 +73,7 @@ def core(cluster: NodeCluster) -> Iterator[client.CoreV1Api]:
 
 
 @pytest.fixture
-def pods(cluster: NodeCluster, core: client.CoreV1Api) -> Iterator[Pods]:
+def pods(cluster: NodeCluster, core: Any) -> Iterator[Pods]:
     """Pods in a new namespace; it and all in it go after the test."""
     name = f"test-{secrets.token_hex(4)}"
     core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from busybox_pods import Pods
-from kubernetes import client
 
 from rekindle.model.errors import InputError
 from rekindle_local import process_sets
@@ -24,7 +24,7 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
     assert met, what
 
 
-def readiness(core: client.CoreV1Api, name: str) -> str:
+def readiness(core: Any, name: str) -> str:
     conditions = core.read_node(name).status.conditions
     return next(one.status for one in conditions if one.type == "Ready")
 
@@ -36,7 +36,7 @@ def beats(file: Path) -> bool:
 
 
 def test_all_that_ran_on_a_killed_node_is_gone_while_its_node_turns_unknown(
-    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: Any, pods: Pods
 ) -> None:
     lost, kept = cluster.add(2)
     for node in (lost, kept):
@@ -59,7 +59,7 @@ def test_all_that_ran_on_a_killed_node_is_gone_while_its_node_turns_unknown(
 
 
 def test_a_killed_machine_that_is_on_again_takes_pods_again_under_its_old_name(
-    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: Any, pods: Pods
 ) -> None:
     (name,) = cluster.add(1)
     uid = core.read_node(name).metadata.uid
@@ -79,7 +79,7 @@ def test_a_killed_machine_that_is_on_again_takes_pods_again_under_its_old_name(
 
 
 def test_a_node_that_was_cut_off_lives_and_comes_back_with_its_pods(
-    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: Any, pods: Pods
 ) -> None:
     (name,) = cluster.add(1)
     pods.start("beating", BEATING.format(name=name), node=name)
@@ -94,9 +94,7 @@ def test_a_node_that_was_cut_off_lives_and_comes_back_with_its_pods(
     assert beats(cluster.shared / name)
 
 
-def test_pods_run_on_without_their_kubelet(
-    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
-) -> None:
+def test_pods_run_on_without_their_kubelet(cluster: NodeCluster, core: Any, pods: Pods) -> None:
     (name,) = cluster.add(1)
     pods.start("beating", BEATING.format(name=name), node=name)
     pods.await_phase("beating", "Running")
@@ -113,7 +111,7 @@ def test_pods_run_on_without_their_kubelet(
 
 
 def test_a_removed_node_is_gone_and_its_name_is_given_to_nobody_else(
-    cluster: NodeCluster, core: client.CoreV1Api
+    cluster: NodeCluster, core: Any
 ) -> None:
     (first,) = cluster.add(1)
     cluster.remove(first)

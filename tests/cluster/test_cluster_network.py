@@ -1,10 +1,10 @@
 """Pods on real nodes reach each other, services and the API server; this host reaches them."""
 
 import urllib.request
+from typing import Any
 
 import pytest
 from busybox_pods import Pods
-from kubernetes import client
 
 from testbed.cluster.node_cluster import NodeCluster
 from testbed.cluster.node_configuration import NodeSpec
@@ -28,14 +28,14 @@ def read_page(address: str) -> str:
 
 
 @pytest.fixture
-def three(cluster: NodeCluster, core: client.CoreV1Api) -> tuple[str, ...]:
+def three(cluster: NodeCluster, core: Any) -> tuple[str, ...]:
     """Three nodes in two zones."""
     del core  # which removes them
     return cluster.add(3, zones=("a", "b"))
 
 
 def test_pods_reach_each_other_by_address_and_by_the_name_of_their_service(
-    core: client.CoreV1Api, pods: Pods, three: tuple[str, ...]
+    core: Any, pods: Pods, three: tuple[str, ...]
 ) -> None:
     zones = {one.metadata.name: one.metadata.labels[ZONE] for one in core.list_node().items}
     assert [zones[name] for name in three] == ["a", "b", "a"]
@@ -71,7 +71,7 @@ def test_a_name_that_is_none_is_refused_at_once(pods: Pods, three: tuple[str, ..
     assert f"nameserver {SERVICE_ADDRESSES.partition('/')[0][:-1]}10" in said
 
 
-def test_a_node_has_what_its_spec_says(cluster: NodeCluster, core: client.CoreV1Api) -> None:
+def test_a_node_has_what_its_spec_says(cluster: NodeCluster, core: Any) -> None:
     taint = {"key": "only", "value": "some", "effect": "NoSchedule"}
     spec = NodeSpec(cores=0.5, memory_mib=512, labels={"pool": "small"}, taints=[taint])
     (name,) = cluster.add(1, spec, zones=("c",))

@@ -9,7 +9,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -214,7 +214,7 @@ class Application:
         """Nodes that run partitions of an operator."""
         return {node for name, node in self.placement().items() if name.split("/")[0] == operator}
 
-    def commits(self) -> list[Event]:
+    def commits(self) -> Sequence[Event]:
         """The commit log."""
         return stored_records.commits(self.store)
 

@@ -13,7 +13,11 @@ from pathlib import Path
 
 import loud_skips
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stub has them private
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 from killable_server import HOST, KillableServer
 
 from rekindle.model.errors import InputError

@@ -29,6 +29,7 @@ def rekindle(hosts: str, *arguments: str, code: int = 0) -> str:
 
 
 def standing(hosts: str, name: str = "test/flights") -> dict[str, Any]:
+    found: dict[str, Any]
     (found,) = json.loads(rekindle(hosts, "status", name, "--json"))["applications"]
     return found
 

@@ -15,6 +15,6 @@ def command(folder: Path, source: str, *, spark: bool = False) -> list[str]:
     classes = jvm_build.path()
     if spark:
         classes = f"{classes}:{jvm_build.spark_libraries()[0]}/*"
-    compile_ = ["javac", "-cp", classes, "-d", folder, folder / "Probe.java"]
+    compile_: list[str | Path] = ["javac", "-cp", classes, "-d", folder, folder / "Probe.java"]
     subprocess.run(compile_, check=True, timeout=COMPILE_SECONDS_MAX)
     return ["java", "-cp", f"{classes}:{folder}", "rekindle.Probe"]

@@ -70,7 +70,7 @@ class NameNode(KillableServer):
         KillableServer.__post_init__(self)
         self.folder.mkdir()
         (self.folder / "NameNode.java").write_text(SOURCE)
-        command = ["javac", "-cp", self._class_path, "-d", self.folder, "NameNode.java"]
+        command = ["javac", "-cp", self._class_path, "-d", str(self.folder), "NameNode.java"]
         subprocess.run(command, cwd=self.folder, check=True)
 
     @property

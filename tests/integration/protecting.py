@@ -83,9 +83,9 @@ def check_stop_and_start() -> None:
         wait_until(lambda: _committed(query) >= 1)
         wait_until(lambda: not query.query.status["isTriggerActive"])
         query.look({}, time.monotonic())
-        assert query.is_running
+        was_running = query.is_running
         query.steer(wanted=False, pool=pool, now=time.monotonic())
-        assert not query.is_running
+        assert (was_running, query.is_running) == (True, False)
         wait_until(lambda: not query.query.isActive)
         assert _numbers("e", "offsets") == _numbers("e", "commits"), "it stopped within a batch"
         wait_until(lambda: _settled(query))
@@ -158,7 +158,7 @@ def check_the_thread_of_a_start_function() -> None:
         found.append(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
         found.append(SparkSession.getActiveSession() is spark)
 
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as pool:
         pool.submit(look).result()
     assert found == [None, "shop", True]

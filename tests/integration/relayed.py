@@ -81,8 +81,9 @@ def read(broker: "Broker", topic: str) -> list[tuple[int, bytes | None, dict[str
     while len(ended) < len(partitions):
         message = consumer.poll(READ_SECONDS_MAX)
         assert message is not None, "the witness hears nothing"
-        if message.error() is not None:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
+        error = message.error()
+        if error is not None:
+            assert error.name() == "_PARTITION_EOF", error
             ended.add(message.partition())
         else:
             found.append((message.partition(), message.key(), json.loads(message.value())))

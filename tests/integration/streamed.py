@@ -89,8 +89,9 @@ def records(broker: "Broker") -> list[tuple[int, int, bytes]]:
     while len(ended) < len(partitions):
         message = consumer.poll(READ_SECONDS_MAX)
         assert message is not None, "the witness hears nothing"
-        if message.error() is not None:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
+        error = message.error()
+        if error is not None:
+            assert error.name() == "_PARTITION_EOF", error
             ended.add(message.partition())
         else:
             found.append((message.partition(), message.offset(), message.value()))

@@ -39,13 +39,17 @@ def test_a_watch_tells_whoever_reads_of_everything_for_ever(
         act()
         wait_until(lambda: seen[path] > before)
 
+    def restart_server() -> None:
+        zookeeper.kill(1)
+        zookeeper.start_server(1)
+
     watcher.get(folder)
     for _ in range(3):
         tells(folder, lambda: writer.put(child, b"1"))
         tells(child, lambda: writer.put(child, b"2"))
         tells(folder, lambda: writer.remove(child))
     tells(child, lambda: writer.put(child, b"3"))
-    tells(child, lambda: (zookeeper.kill(1), zookeeper.start_server(1)))
+    tells(child, restart_server)
     tells(child, lambda: writer.put(child, b"4"))
     tells(child, lambda: expire(watcher, zookeeper))
     tells(folder, lambda: writer.remove(child))

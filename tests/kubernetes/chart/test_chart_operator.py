@@ -16,6 +16,7 @@ import pytest
 from chart_audit import Audit, arguments_here, pairs
 from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
 from chart_rights import WEBHOOK
+from chart_webhook import ask_about_nothing
 from kubernetes import client
 
 from testbed.foreign_crds import PROVIDERS, install
@@ -189,23 +190,14 @@ def go_through_incidents(world: World, requests: NodeRequests, seen: Audit) -> N
     leave_at_the_gate(world)
 
 
-def remove_certificate(core: client.CoreV1Api) -> None:
+def remove_certificate(core: Any) -> None:
     """Only the certificate: helm keeps the release in a Secret of the same namespace."""
     there = {item.metadata.name for item in core.list_namespaced_secret(NAMESPACE).items}
     if SECRET in there:
         core.delete_namespaced_secret(SECRET, NAMESPACE)
 
 
-def ask_about_nothing(api_client: client.ApiClient) -> None:
-    """There is no way from this API server to the webhook: each pod would wait for its answer."""
-    admission: Any = client.AdmissionregistrationV1Api(api_client)
-    found = admission.read_mutating_webhook_configuration(RELEASE)
-    nowhere = {"matchLabels": {"example.com/there": "is-no-such"}}
-    webhooks = [{"name": item.name, "namespaceSelector": nowhere} for item in found.webhooks]
-    admission.patch_mutating_webhook_configuration(RELEASE, {"webhooks": webhooks})
-
-
-def spoil_certificate(core: client.CoreV1Api, seen: Audit) -> None:
+def spoil_certificate(core: Any, seen: Audit) -> None:
     """So that it is not only made but replaced."""
     await_that(lambda: ("secrets", "create") in seen.used())
     core.patch_namespaced_secret(SECRET, NAMESPACE, {"stringData": {"tls.crt": "spoilt"}})

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from chart_audit import arguments_here
 from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
+from chart_webhook import ask_about_nothing
 from kazoo.client import KazooClient
 from kubernetes import client
 from store_attempts import attempts_on, is_refused
@@ -26,7 +27,6 @@ from acting_driver import ActingDriver, pod_body
 from grounds import Grounds
 from operating_world import World, await_that
 from operator_process import OperatorProcess
-from test_chart_operator import ask_about_nothing
 
 from rekindle.protocol import store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper

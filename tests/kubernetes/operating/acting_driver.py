@@ -92,7 +92,7 @@ class ActingDriver:
     as by the Spark operator that has submitted it."""
 
     connection: Connection
-    core: client.CoreV1Api
+    core: Any
     namespace: str
     application: str = "flights"
     executors_wanted: int = 4

@@ -80,7 +80,7 @@ def grounds(control_plane: ControlPlane, administrator: client.ApiClient) -> Ite
 @pytest.fixture(scope="module")
 def home(administrator: client.ApiClient) -> str:
     """The namespace of all operators: their Lease, and their notes."""
-    core = client.CoreV1Api(administrator)
+    core: Any = client.CoreV1Api(administrator)
     if HOME not in {item.metadata.name for item in core.list_namespace().items}:
         core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=HOME)))
     return HOME

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubernetes import client
-
 from testbed.node_objects import ZONE
 from testbed.simulated_kubelets import SimulatedKubelets
 
@@ -22,7 +20,7 @@ class Grounds:
     """`lay_out` says which nodes there are from now on."""
 
     nodes: SimulatedKubelets
-    core: client.CoreV1Api
+    core: Any
 
     def lay_out(self, wanted: Mapping[str, int]) -> None:
         """As many sound nodes in each zone as are wanted, and no others."""

@@ -49,7 +49,7 @@ class World:
 
     namespace: str
     grounds: Grounds
-    custom: client.CustomObjectsApi
+    custom: Any
     make_driver: Callable[..., ActingDriver]
     operator: OperatorProcess
     class_name: str = ""
@@ -59,7 +59,7 @@ class World:
         return self.grounds.nodes
 
     @property
-    def core(self) -> client.CoreV1Api:
+    def core(self) -> Any:
         return self.grounds.core
 
     def start(

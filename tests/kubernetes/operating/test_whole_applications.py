@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from acting_driver import pod_body
-from kubernetes import client
 from node_requests import KARPENTER, NodeRequests
 from operating_world import Object, World, await_that
 
@@ -31,7 +30,7 @@ class Application:
         self.uid = made.metadata.uid
         self.add(executor)
 
-    def add(self, node: str = "", *gates: str, dry_run: bool = False) -> client.V1Pod:
+    def add(self, node: str = "", *gates: str, dry_run: bool = False) -> Any:
         """Another executor, as Spark makes one in place of one that it has lost."""
         self.count += not dry_run
         name = f"{self.name}-exec-{self.count + dry_run}"
@@ -47,7 +46,7 @@ class Application:
         return create(self.world.namespace, body, **({"dry_run": "All"} if dry_run else {}))
 
     @property
-    def executor(self) -> client.V1Pod:
+    def executor(self) -> Any:
         """The newest."""
         name = f"{self.name}-exec-{self.count}"
         return self.world.core.read_namespaced_pod(name, self.world.namespace)
@@ -73,7 +72,7 @@ class Application:
         return found[-1] if found else {}
 
 
-def names(pod: client.V1Pod) -> list[str]:
+def names(pod: Any) -> list[str]:
     return [gate.name for gate in pod.spec.scheduling_gates or ()]
 
 

@@ -16,6 +16,7 @@ from rekindle_operator.kubectl import api_connection
 from rekindle_operator.kubectl.priority_entries import MANAGER
 from rekindle_operator.kubectl.server_side_apply import LAST_APPLIED, managers_of
 from rekindle_operator.kubectl.subcommands.kubectl_pause import MANAGER as PAUSE_MANAGER
+from rekindle_testing.operator_builders import policy_object
 
 GITOPS = [{"query": "worst-delays", "priority": 7}]
 
@@ -172,7 +173,7 @@ def test_a_policy_that_was_made_without_saying_paused_is_paused_without_force(
     api: Api, plugin: Plugin, said: Any
 ) -> None:
     """Whoever creates an object has its defaults too; what `kubectl apply` was given is noted."""
-    policy = make(api, world.policy_object("departures", namespace=plugin.namespace))
+    policy = make(api, policy_object("departures", namespace=plugin.namespace))
     if said is not None:
         note = {"metadata": {"annotations": {LAST_APPLIED: json.dumps({"spec": said})}}}
         assert api.patch(policy, note)[0] == 200

@@ -12,6 +12,7 @@ from plugin_runs import Plugin, make_policy, make_recovery
 from resource_requests import Api
 
 from rekindle_operator.kubectl import api_connection
+from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 
 
@@ -188,7 +189,7 @@ def test_after_a_recovery_no_plan_is_awaited(api: Api, plugin: Plugin) -> None:
 
 def test_of_several_policies_one_must_be_named(api: Api, plugin: Plugin) -> None:
     make_policy(api, plugin.namespace)
-    record = world.policy_object("other", namespace=plugin.namespace)
+    record = policy_object("other", namespace=plugin.namespace)
     record["metadata"] = {"name": "other", "namespace": plugin.namespace}
     assert api.create(record)[0] == 201
     plugin("pause").refused("has 2 policies", "departures, other")

@@ -137,7 +137,7 @@ class Shell:
             except DynamicApiError as error:
                 if isinstance(action, Create) and error.status in REFUSED:
                     name = action.manifest["metadata"]["name"]
-                    self.refused[name] = json.loads(error.body)["message"]
+                    self.refused[name] = json.loads(str(error.body))["message"]
                 elif error.status != CONFLICT:
                     raise
                 return

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from chromium_browser import LOUD, Browser, find
 from coordinator_views import Coordinate, Drive
-from store_driver import StoreDriver, lose_three, wait_until
+from store_driver import StoreDriver, lose_three
+from waiting import wait_until
 
 from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol.store_paths import Place

@@ -9,5 +9,5 @@ import rekindle_peers
 __all__ = ["SOURCES"]
 
 SOURCES = os.pathsep.join(
-    str(Path(package.__file__).parents[1]) for package in (rekindle_peers, rekindle)
+    str(Path(str(package.__file__)).parents[1]) for package in (rekindle_peers, rekindle)
 )

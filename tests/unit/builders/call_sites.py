@@ -132,7 +132,7 @@ def _at_calls(files: frozenset[str], act: Callable[[str, int, int], None]) -> It
     finally:
         is_over.append(True)
         sys.settrace(before)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
 
 
 def reached_by(action: Callable[[], object], sites: frozenset[Site]) -> list[Site]:

@@ -270,8 +270,11 @@ class _Body:
                 self.locals.setdefault(one.arg, None)
 
     def _assign_value(self, target: ast.expr, value: ast.expr) -> None:
-        both_tuples = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-        if both_tuples and len(target.elts) == len(value.elts):
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
             for one, given in zip(target.elts, value.elts, strict=True):
                 self._assign_value(one, given)
         else:
@@ -370,6 +373,7 @@ def _compares(called: ast.expr) -> bool:
 
 
 def _below(cls: type) -> Iterator[type]:
+    one: type
     for one in type.__subclasses__(cls):
         yield one
         yield from _below(one)

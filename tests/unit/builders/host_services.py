@@ -6,14 +6,17 @@ Outside of requests an error may come out of an action: its caller in a host tak
 # ruff: noqa: ARG005
 
 import contextlib
+import gc
 import io
 import json
 import os
+import select
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +37,7 @@ from rekindle_spark.executor import (
     host_scheduler,
     host_socket,
     native_libraries,
+    partition,
     sandbox,
     stack_sampler,
 )
@@ -45,7 +49,7 @@ from rekindle_spark.executor.stack_sampler import StackSampler
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline, Stream, count, total
-from rekindle_spark.user_code import watchdog
+from rekindle_spark.user_code import print_forwarding, watchdog
 from rekindle_spark.user_code.watchdog import Watchdog
 
 SECOND = 1_000_000
@@ -461,10 +465,10 @@ def _begun(folder: Path) -> Any:
     with (
         mock.patch.object(sys, "argv", arguments),
         mock.patch.object(host_socket, "serve"),
-        mock.patch.object(host.os, "_exit"),
-        mock.patch.object(host.gc, "freeze"),
-        mock.patch.object(host.gc, "set_threshold"),
-        mock.patch.object(host.print_forwarding, "install"),
+        mock.patch.object(os, "_exit"),
+        mock.patch.object(gc, "freeze"),
+        mock.patch.object(gc, "set_threshold"),
+        mock.patch.object(print_forwarding, "install"),
         mock.patch.object(Sandboxes, "prepare"),
     ):
         host.main()
@@ -481,7 +485,7 @@ def _served() -> Any:
             return [next(looks)]
 
         with (
-            mock.patch.object(host_socket.select, "select", look),
+            mock.patch.object(select, "select", look),
             mock.patch.object(ConnectionThreads, "_run"),
         ):
             (path.parent).mkdir()
@@ -556,7 +560,7 @@ def _trial() -> SandboxTrial:
     return SandboxTrial(
         cloudpickle.dumps(made),
         PartitionWork(0, 1, 1, 0, 6, SECOND),
-        sandbox.partition.initial(made.owner[0]),
+        partition.initial(made.owner[0]),
         sandbox.blocks(list(received)),
         60.0,
         1 << 34,
@@ -575,14 +579,17 @@ def _ended(_: int) -> Any:
 def _tried(trial: bytes) -> Any:
     """The code of the process of a trial, run in this one."""
     written = bytearray()
-    stub = types.SimpleNamespace(
-        nice=lambda _: 0, write=lambda _, data: written.extend(data) or len(data), _exit=_ended
-    )
+
+    def write(_: int, data: bytes) -> int:
+        written.extend(data)
+        return len(data)
+
+    stub = types.SimpleNamespace(nice=lambda _: 0, write=write, _exit=_ended)
     with (
         mock.patch.object(sandbox, "os", stub),
         mock.patch.object(sandbox, "CDLL"),
         mock.patch.object(sandbox, "resource"),
-        mock.patch.object(sandbox.print_forwarding, "install"),
+        mock.patch.object(print_forwarding, "install"),
         contextlib.suppress(_Ended),
     ):
         sandbox._answer(trial, bytearray(watchdog.SIZE), 1)  # type: ignore[arg-type]
@@ -601,7 +608,7 @@ def _watched() -> Any:
         watch.calling("step")
         watch.thread = process.pid
         watch._note("step")
-        signs = sandbox._CpuSigns(io.BytesIO(), told_at=-sandbox.SIGN_SECONDS)
+        signs = sandbox._CpuSigns(io.BytesIO(), sent_at=-sandbox.SIGN_SECONDS)
         try:
             with os.fdopen(requests, "rb") as stream:
                 sandbox._watched(process.pid, reading, memory, stream, signs)  # type: ignore[arg-type]
@@ -635,11 +642,11 @@ def _sandbox(folder: Path) -> Any:
 
 def _sandboxes() -> Any:
     """The thread that starts sandboxes."""
-    with mock.patch.object(sandbox.threading, "Thread"):
+    with mock.patch.object(threading, "Thread"):
         Sandboxes().start()
-    with mock.patch.object(host_socket.threading, "Thread"):
+    with mock.patch.object(threading, "Thread"):
         ConnectionThreads(socket.socket(), lambda _: True).start()
-    with mock.patch.object(state_files.threading, "Thread"):
+    with mock.patch.object(threading, "Thread"):
         state_files.Checkpoints().start()
-    with mock.patch.object(stack_sampler.threading, "Thread"):
+    with mock.patch.object(threading, "Thread"):
         StackSampler("host", Path("x")).start()

@@ -23,6 +23,7 @@ from rekindle_spark.checkpoint import state_files
 from rekindle_spark.connectors import file_rows, kafka_ranges
 from rekindle_spark.executor import host, work_items
 from rekindle_spark.executor.host import Host
+from rekindle_spark.executor.partition import PartitionState
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline
@@ -87,8 +88,8 @@ class Story:
     place: str = ""
 
     def __post_init__(self) -> None:
-        is_program = isinstance(self.pipeline, Program)
-        self.program = self.pipeline if is_program else program.build(self.pipeline)
+        given = self.pipeline
+        self.program = given if isinstance(given, Program) else program.build(given)
         self.folder.mkdir(exist_ok=True, parents=True)
         self.place = self.place or str(self.folder)
         self.files = store_files.at(self.place)
@@ -198,7 +199,7 @@ class Story:
                 yield self.again(last, number, restored=last - 1)
                 yield self.again(1, number, restored=0)
 
-    def state(self, epoch: int, number: int) -> state_files.PartitionState:
+    def state(self, epoch: int, number: int) -> PartitionState:
         return self.host.versions[number].by_epoch[epoch]
 
     def writing(self, epoch: int, number: int, base: int = 0) -> state_files.Writing:

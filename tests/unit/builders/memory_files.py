@@ -1,6 +1,7 @@
 """A store's files in memory, whose driver is killed at one of its writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from rekindle_store.transfers import Moved, unwatched
 
@@ -58,6 +59,6 @@ class MemoryFiles:
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
-            self._change(lambda name=name: self.content.pop(name, None))
+            self._change(partial(self.content.pop, name, None))
 
     def remove_leftovers(self, seconds: float) -> None: ...

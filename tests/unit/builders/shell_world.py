@@ -106,7 +106,7 @@ class World:
     def orders(self, member: Member, orders: Orders) -> None:
         self.fleet.connection.put(member.place.path(store_paths.ORDERS), protocol.encode(orders))
 
-    def directives(self, member: Member, kind: type) -> list[Directive]:
+    def directives(self, member: Member, kind: type) -> list[Any]:
         folder = member.place.path(store_paths.DIRECTIVES)
         found = [self.shared.store.get(f"{folder}/{name}") for name in self.names(folder)]
         read = [protocol.decode(item[0], Directive, folder) for item in found if item]
@@ -138,6 +138,12 @@ class Coordinator:
             if not self.shell._news and not len(self.shell.turns) and not self.shell._listing:
                 return
         raise AssertionError("the coordinator never comes to rest")
+
+    def resign(self) -> None:
+        """Another one is to lead."""
+        candidacy = self.shell._candidacy
+        assert candidacy is not None
+        candidacy.close()
 
     @property
     def decisions(self) -> float:

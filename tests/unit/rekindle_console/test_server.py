@@ -247,8 +247,8 @@ def test_the_thread_of_the_console_rests_four_times_as_long_as_it_works(
 ) -> None:
     rests: list[float] = []
     now = [0.0]
-    monkeypatch.setattr(console_server.time, "thread_time", lambda: now[0])
-    monkeypatch.setattr(console_server.time, "sleep", rests.append)
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", rests.append)
     throttle = Throttle()
     throttle.begin()
     now[0] = 0.01

@@ -155,7 +155,7 @@ def test_a_second_coordinator_only_follows_and_takes_over_with_the_same_plan() -
     first.settle()
     second.settle()
     (plan,) = world.directives(world.member, PlanOrder)
-    first.shell._candidacy.close()
+    first.resign()
     second.settle()
     assert second.shell.leading
     assert world.directives(world.member, PlanOrder) == [plan]
@@ -174,7 +174,7 @@ def test_at_a_takeover_a_loss_that_nobody_has_answered_comes_first() -> None:
     first.settle()
     world.lose(unanswered, 0)
     second.settle()
-    first.shell._candidacy.close()
+    first.resign()
     decided = []
     for _ in range(3):
         second.shell.step()

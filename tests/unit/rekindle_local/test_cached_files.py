@@ -139,7 +139,7 @@ def test_a_folder_that_was_removed_meanwhile_is_made_again(tmp_path: Path) -> No
         fcntl.flock(other, fcntl.LOCK_EX)
 
         def remove_it(_: str) -> None:
-            cached_files.shutil.rmtree(folder)
+            shutil.rmtree(folder)
             fcntl.flock(other, fcntl.LOCK_UN)
 
         with cached_files.locked(folder, remove_it):

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,8 +53,7 @@ def make(archives: ClassArchives) -> None:
 
 def test_two_clones_with_the_same_spark_share_archives_and_jars(tmp_path: Path) -> None:
     first, second = (find(tmp_path, install(tmp_path / name)) for name in ("a", "b"))
-    assert not second.complete
-    assert second.distribution == second.installed
+    assert (second.complete, second.distribution) == (False, second.installed)
     make(first)
     assert second.complete
     assert second.distribution.spark_home == first.distribution.spark_home
@@ -66,7 +66,7 @@ def test_two_clones_with_the_same_spark_share_archives_and_jars(tmp_path: Path) 
 
 def test_a_clone_that_is_removed_leaves_the_archives_of_the_others_valid(tmp_path: Path) -> None:
     make(find(tmp_path, install(tmp_path / "a")))
-    class_archives.shutil.rmtree(tmp_path / "a")
+    shutil.rmtree(tmp_path / "a")
     other = find(tmp_path, install(tmp_path / "b"))
     assert other.complete
     assert (other.distribution.spark_home / "python/lib/pyspark.zip").read_text() == "zip"

@@ -1,6 +1,7 @@
 """Folders that the testbed removes: those that it has made, and nobody else's."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_a_removal_that_was_broken_off_can_be_done_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(owned_folders.shutil, "rmtree", interrupt)
+        patched.setattr(shutil, "rmtree", interrupt)
         with pytest.raises(KeyboardInterrupt):
             owned_folders.remove(folder)
     owned_folders.check(folder)

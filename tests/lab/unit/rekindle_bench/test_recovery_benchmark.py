@@ -30,6 +30,7 @@ from rekindle_local.failure_schedule import demo, workers
 from rekindle_local.flights.flight_pipeline import QUERY_KEYS
 from rekindle_peers.peer_run import PeerOutcome
 from rekindle_peers.peer_scenario import PeerTrial
+from rekindle_peers.peer_table import PEERS
 from rekindle_testing import run_builders as made_up
 
 PRIORITIES = {"late": 3.0, "early": 1.0}
@@ -323,7 +324,7 @@ def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -
 def test_incremental_comes_first_and_another_peer_begins_in_each_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    peer = contest_order.PEERS["structured-streaming"]
+    peer = PEERS["structured-streaming"]
     monkeypatch.setattr(contest_order, "PEERS", {"one": peer, "two": peer})
     systems = ["one", "blocking", "two", "incremental"]
     assert in_turn(systems, 0) == ["incremental", "blocking", "one", "two"]

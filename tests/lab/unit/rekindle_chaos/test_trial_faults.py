@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -169,8 +169,8 @@ def test_each_fault_begins_and_is_over_with_all_that_it_has_set(
     assert driver.store.is_dir()
     left = {path.name for path in (tmp_path / "traps").iterdir()}
     assert left == ({"raise"} if kind == "raise" else set())
-    assert isinstance(harm.cluster, Cluster)
-    assert not harm.cluster.down
+    cluster = cast(Cluster, harm.cluster)
+    assert not cluster.down
     started = driver.starts - 4
     drivers = kind in STARTS_A_DRIVER or what in ("driver", "state") or what.endswith("start")
     assert started == int(drivers)
@@ -179,10 +179,10 @@ def test_each_fault_begins_and_is_over_with_all_that_it_has_set(
 def test_links_are_cut_and_joined(tmp_path: Path, driver: Driver) -> None:
     harm = harm_of(tmp_path, driver, Fault(1.0, "cut-link", (0, 2), 3.0))
     harm.proceed(2.0)
-    assert isinstance(harm.links, Links)
-    assert harm.links.done == [("cut", ("127.0.0.2", "127.0.0.4"))]
+    links = cast(Links, harm.links)
+    assert links.done == [("cut", ("127.0.0.2", "127.0.0.4"))]
     harm.proceed(4.0)
-    assert harm.links.done[1:] == [("join", ("127.0.0.2", "127.0.0.4"))]
+    assert links.done[1:] == [("join", ("127.0.0.2", "127.0.0.4"))]
 
 
 def test_a_second_broker_is_harmed_once_the_first_one_is_back(
@@ -190,15 +190,15 @@ def test_a_second_broker_is_harmed_once_the_first_one_is_back(
 ) -> None:
     killed = Fault(1.0, "kill-broker", (), 3.0, "2")
     harm = harm_of(tmp_path, driver, killed, Fault(2.0, "silence-broker", (), 2.0, "3"))
-    assert isinstance(harm.brokers, Brokers)
+    brokers = cast(Brokers, harm.brokers)
     harm.proceed(3.5)
-    assert harm.brokers.done == [("kill", 1)]
+    assert brokers.done == [("kill", 1)]
     harm.proceed(4.0)
     for thread in harm._starts:
         thread.join(timeout=10)
     for now in range(5, 9):
         harm.proceed(float(now))
-    assert harm.brokers.done == [("kill", 1), ("start", 1), ("stop", 2), ("proceed", 2)]
+    assert brokers.done == [("kill", 1), ("start", 1), ("stop", 2), ("proceed", 2)]
     assert harm.done == {"kill-broker": 1, "silence-broker": 1}
 
 
@@ -207,10 +207,10 @@ def test_exchanged_rows_of_one_node_are_damaged_and_the_host_of_another_dies(
 ) -> None:
     harm = harm_of(tmp_path, driver, Fault(1.0, "flip-byte", (1, 3), 0.0, "exchange"))
     harm.proceed(2.0)
-    assert isinstance(harm.cluster, Cluster)
+    cluster = cast(Cluster, harm.cluster)
     files = sorted(tmp_path.glob("127.0.0.*/shuffle_1_2_0.data"))
     assert [path.parent.name for path in files if any(path.read_bytes())] == ["127.0.0.3"]
-    assert harm.cluster.done == [("processes", "127.0.0.5")]
+    assert cluster.done == [("processes", "127.0.0.5")]
 
 
 def test_a_driver_is_started_again_once_for_a_state_that_was_damaged(

@@ -12,10 +12,11 @@ from kubernetes.client.exceptions import ApiException
 
 from images.image_builder import Built
 from rekindle.model.errors import InputError
-from scenarios import cluster_setup, footprint
+from scenarios import cluster_setup, footprint, helm_chart
 from scenarios.cluster_setup import Ground
 from scenarios.footprint import Footprint
 from scenarios.scenario_clusters import SHARED, GivenCluster
+from testbed import foreign_crds
 from testbed.test_programs import HELM
 
 KINDS = {
@@ -79,7 +80,7 @@ def grounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: Any) -> Groun
     """A ground on a cluster that stays, before anything was made there."""
     monkeypatch.setattr(footprint, "REMOVED_SECONDS_MAX", 0.0)
     monkeypatch.setattr(footprint, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(cluster_setup.foreign_crds, "install", lambda *_: None)
+    monkeypatch.setattr(foreign_crds, "install", lambda *_: None)
     monkeypatch.setattr(cluster_setup, "SparkOperators", lambda *_: nullcontext())
     found: Any = Ground(tmp_path / "site")
     found.cluster = GivenCluster(
@@ -88,7 +89,7 @@ def grounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: Any) -> Groun
     found.cluster.shared.mkdir()
     found.core = found.rights = found.custom = api
     found.api_client = SimpleNamespace(configuration=SimpleNamespace(host="h", ssl_ca_cert="a"))
-    monkeypatch.setattr(cluster_setup.helm_chart, "uninstall", lambda *_: api.done.append("chart"))
+    monkeypatch.setattr(helm_chart, "uninstall", lambda *_: api.done.append("chart"))
     monkeypatch.setattr(found.cluster, "revive", lambda: api.done.append("nodes"))
     found.programs = {HELM: Path("helm")}
     return found

@@ -159,7 +159,9 @@ HOTTEST = "SELECT *, CASE machine WHEN 'm2' THEN 1 WHEN 'm3' THEN 2 ELSE 3 END A
 
 def write(path: Path, sql: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    duckdb.sql(sql).write_parquet(str(path))
+    relation = duckdb.sql(sql)
+    assert relation is not None
+    relation.write_parquet(str(path))
 
 
 def finished(shared: Path, *, minutes: str = "FROM minutes", committed: int = 1) -> Path:

@@ -58,7 +58,7 @@ class Nodes:
         self.deleted: list[str] = []
 
     @staticmethod
-    def node(name: str, labels: dict[str, str]) -> client.V1Node:
+    def node(name: str, labels: dict[str, str]) -> Any:
         ready = client.V1NodeCondition(type="Ready", status="True")
         return client.V1Node(
             metadata=client.V1ObjectMeta(name=name, labels=labels),
@@ -72,7 +72,7 @@ class Nodes:
         self.deleted.clear()
         return SimpleNamespace(items=found)
 
-    def read_node(self, name: str) -> client.V1Node:
+    def read_node(self, name: str) -> Any:
         if name not in self.there:
             raise ApiException(status=404)
         return self.there[name]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rekindle.model.errors import RunError
-from rekindle_local import process_sets
+from rekindle_local import process_sets, spark_distribution
 from rekindle_local.spark_distribution import Distribution
 from submission import kubeflow_submission, spark_submit, submission_loop
 from submission.spark_submit import Submission
@@ -74,7 +74,7 @@ def operators(
 ) -> SparkOperators:
     monkeypatch.setattr(submission_loop, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(submission_loop, "AGAIN_SECONDS", AGAIN_SECONDS)
-    monkeypatch.setattr(submission_loop.spark_submit, "submit", spark.submit)
+    monkeypatch.setattr(spark_submit, "submit", spark.submit)
     found = SparkOperators(kubeconfig, kubeconfig.parent / "submissions")
     found._core = found._custom = applications
     return found
@@ -129,7 +129,7 @@ def test_a_submission_without_success_says_why_and_keeps_its_log(
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
     found = Distribution(Path(os.devnull), "17", tmp_path, "2.13")
-    monkeypatch.setattr(spark_submit.spark_distribution, "find_distribution", lambda: found)
+    monkeypatch.setattr(spark_distribution, "find_distribution", lambda: found)
     monkeypatch.setattr(spark_submit, "SUBMIT_SECONDS_MAX", seconds)
     with pytest.raises(RunError, match=message):
         spark_submit.submit(

@@ -144,9 +144,9 @@ def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_doubl
         following=AcceptedDirectives(1, contact_at=time.monotonic()),
         contact=cast(Any, contact),
     )
-    assert not guidance.alone
+    was_alone = guidance.alone
     guidance.confer(paused=False)
-    assert guidance.alone
+    assert (was_alone, guidance.alone) == (False, True)
     guidance.following = directive_acceptance.planned(guidance.following, 4)  # its own plan
     contact.led = True
     contact.directive = Directive(
@@ -187,12 +187,12 @@ def test_a_plan_that_takes_long_holds_up_nobody(solved: threading.Event) -> None
     conferred(guidance)  # the first of all, when nothing runs yet
     solved.clear()
     assert [conferred(guidance) for _ in range(3)] == [[], [], []]
-    assert not guidance.waiting
+    was_waiting = guidance.waiting
     solved.set()
     planning = guidance.planning
     assert planning is not None
     planning.result(10)
-    assert guidance.waiting, "it is to be carried out at once"
+    assert (was_waiting, guidance.waiting) == (False, True), "it is to be carried out at once"
     told = [item for _ in range(5) for item in conferred(guidance)]
     assert set(told[0].placement) == {"source/1", "tops/0"}
 
@@ -207,8 +207,9 @@ def test_a_plan_that_comes_when_the_coordinator_is_back_is_nobodys(solved: threa
     contact = cast(Any, guidance.contact)
     contact.contact_at, contact.directives = time.monotonic(), list
     solved.set()
-    assert guidance.planning is not None
-    guidance.planning.result(10)
+    planning = guidance.planning
+    assert planning is not None
+    planning.result(10)
     assert conferred(guidance) == []
     assert guidance.planning is None
     assert guidance.case.sequence == before.sequence

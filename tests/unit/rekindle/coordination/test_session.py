@@ -88,6 +88,7 @@ def test_a_plan_that_the_driver_could_not_place_is_made_again() -> None:
     desk.plan_epoch, desk.directive = directive.plan_epoch, directive.sequence
     desk.report()
     (again,) = orders(desk.decide(), PlanOrder)
+    assert isinstance(directive.order, PlanOrder)
     assert set(again.placement) == set(directive.order.placement)
 
 
@@ -183,6 +184,7 @@ def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> Non
     decision = desk.decide()
     (plan,) = [item for item in decision.directives if isinstance(item.order, PlanOrder)]
     assert (plan.generation, plan.plan_epoch) == (2, epoch + 1)
+    assert isinstance(plan.order, PlanOrder)
     assert set(plan.order.placement) <= set(COSTS)
 
 

@@ -1,5 +1,6 @@
 """The command `rekindle savepoint`, where no driver takes the savepoint."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ def test_a_savepoint_that_nobody_waits_for_any_more_is_not_taken(
     CheckpointStore(tmp_path).open(1.0)
     asked: list[bool] = []
     monkeypatch.setattr(
-        savepoint.time, "sleep", lambda _: asked.append((tmp_path / SAVEPOINT_REQUEST).exists())
+        time, "sleep", lambda _: asked.append((tmp_path / SAVEPOINT_REQUEST).exists())
     )
     with pytest.raises(RunError, match="got no savepoint within 1 s"):
         savepoint.savepoint(str(tmp_path), wait_seconds=1.0)

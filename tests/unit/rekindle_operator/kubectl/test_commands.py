@@ -115,7 +115,7 @@ def test_a_query_is_out_until_it_is_back_or_until_now(name: str, out: float) -> 
 
 
 def test_a_query_that_was_not_lost_has_run_all_the_time() -> None:
-    recovery = world.recovery(queries=(world.recovery_resource.QueryRecovery("calm", 1.0),))
+    recovery = world.recovery(queries=(recovery_resource.QueryRecovery("calm", 1.0),))
     query = recovery_text.query_named(recovery, "calm")
     assert recovery_text.out_seconds(query, recovery, world.NOW) is None
     assert "It was not lost" in "".join(recovery_text.of_query(query, recovery, world.NOW))
@@ -151,7 +151,7 @@ def test_a_phase_in_which_nobody_plans_is_a_hindrance(phase: str) -> None:
 
 
 FENCED_BY_APPROVAL = {"mode": "OutOfServiceTaint", "certainty": ["Approval"]}
-GONE = world.recovery_resource.DriverRecovery(world.at(7))
+GONE = recovery_resource.DriverRecovery(world.at(7))
 
 
 @pytest.mark.parametrize(

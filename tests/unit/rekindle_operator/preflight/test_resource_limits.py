@@ -6,6 +6,7 @@ import preflight_world as world
 import pytest
 from spark_objects import Body
 
+from rekindle_operator.preflight import preflight_checks
 from rekindle_operator.preflight.preflight_findings import Concern, PreflightSeverity
 from rekindle_operator.preflight.subjects.environment import quota
 from rekindle_operator.preflight.subjects.workloads import Workload
@@ -96,7 +97,7 @@ def test_other_resources_of_a_quota_are_a_note() -> None:
 )
 def test_what_a_range_refuses_is_found(make: Any, item: Body, sentence: str) -> None:
     limit_ranges = (ranging(**item),)
-    findings = world.preflight_checks.application(make(), world.around(limit_ranges=limit_ranges))
+    findings = preflight_checks.application(make(), world.around(limit_ranges=limit_ranges))
     found = [item for item in findings if item.word == Concern.LIMIT_RANGE]
     assert any(sentence in item.sentence for item in found), found
 

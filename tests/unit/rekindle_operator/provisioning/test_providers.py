@@ -31,6 +31,7 @@ from rekindle_operator.provisioning import (
     request_ledger,
 )
 from rekindle_operator.provisioning import request_ledger as notes_of
+from rekindle_operator.provisioning.node_demand import NodeIncident
 from rekindle_testing.operator_builders import make_class, make_policy
 
 ONE_NOTE = """
@@ -121,7 +122,8 @@ def test_the_note_comes_before_anything_that_it_names() -> None:
     assert isinstance(note, Create)
     assert note.kind.name == "ConfigMap"
     assert note.manifest["metadata"]["namespace"] == HOME
-    assert [action.manifest["kind"] for action in claims] == ["NodeClaim"] * 2
+    kinds = [action.manifest["kind"] for action in claims if isinstance(action, Create)]
+    assert kinds == ["NodeClaim"] * len(claims) == ["NodeClaim"] * 2
 
 
 @pytest.mark.parametrize("entry", [KARPENTER, AUTOSCALER], ids=lambda one: one["name"])
@@ -344,7 +346,7 @@ def test_names_are_short_certain_and_a_person_can_read_them() -> None:
     assert name.startswith("rekindle-departures-1-")
     assert name.endswith("-12")
     assert name == request_ledger.slot_name(FLIGHTS, 12)
-    other = request_ledger.NodeIncident(
+    other = NodeIncident(
         namespace="n", application="Été_" * 60, number=2**53 - 1, recovery="r", uid="u"
     )
     odd = request_ledger.slot_name(other, 99_999)

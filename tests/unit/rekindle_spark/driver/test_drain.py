@@ -198,8 +198,7 @@ def test_a_drain_is_told_and_ends_the_run_where_the_end_is_asked_for(hundred: Re
     loop = Loop(hundred, complete=True)
     loop.finish = True
     loop.loop.next_cut_at = NOW
-    assert loop.cut() == (60, 0.0)
-    assert loop.loop.final is None
+    assert (loop.cut(), loop.loop.final) == ((60, 0.0), None)
     assert loop.cut() == (40, 1.0)
     assert loop.loop.final is not None
     assert loop.told("drain") == [{"epoch": 1, "rows": 100}]

@@ -120,9 +120,9 @@ def test_they_run_together_again_once_the_second_has_been_quick_ten_times_in_a_r
     rule = rule_after(*[(0.1, 0.2)] * 3)
     for second in (*[0.07] * 9, 0.08, *[0.07] * 9):
         rule.ran_behind(0.1, second, is_outage=False)
-    assert rule.is_apart
+    was_apart = rule.is_apart
     rule.ran_behind(0.1, 0.07, is_outage=False)
-    assert not rule.is_apart
+    assert (was_apart, rule.is_apart) == (True, False)
     rule.ran_together(0.1, 0.2, is_outage=False)
     assert not rule.is_apart, "votes of one kind do not count for the other"
 
@@ -401,9 +401,9 @@ def test_before_an_epoch_of_all_what_is_behind_has_run(behind: Behind) -> None:
 def test_epochs_wait_once_the_second_class_is_far_behind_and_goes_on(behind: Behind) -> None:
     behind.run_epochs(priority_classes.BEHIND_EPOCHS_MAX - 1)
     behind.classes.advance()
-    assert not behind.classes.is_full
+    was_full = behind.classes.is_full
     behind.run_epochs(1)
-    assert behind.classes.is_full
+    assert (was_full, behind.classes.is_full) == (False, True)
     behind.classes.job = None
     assert not behind.classes.is_full, "nobody would make it less"
 

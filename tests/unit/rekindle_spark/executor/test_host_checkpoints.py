@@ -212,7 +212,7 @@ def test_the_thread_of_checkpoints_outlives_a_panic_in_its_entry(
         raise Panic("no entry")
 
     monkeypatch.setattr(job_activity.Activity, "entry", fails)
-    writing = state_files.Writing(*[None] * 2, None, 4, 3, 1, 0, None)  # type: ignore[arg-type]
+    writing = state_files.Writing(None, None, None, 4, 3, 1, 0, None)  # type: ignore[arg-type]
     checkpoints = state_files.Checkpoints()
     checkpoints.start()
     for _ in range(2):

@@ -13,7 +13,7 @@ from number_rows import SCHEMA, NumberRows
 from pyspark import cloudpickle
 
 from rekindle.model.errors import StepError
-from rekindle_spark.executor import partition, sandbox
+from rekindle_spark.executor import frames, partition, sandbox
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
 from rekindle_spark.executor.sandbox import Died, Reply, Sandboxes, SandboxTrial
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
@@ -112,7 +112,9 @@ def sandboxes() -> Iterator[Sandboxes]:
     made.start()
     made.run(calm := mapped(lambda table: table, dead_letters=False), trial(calm), searches=False)
     yield made
-    made.idle.get().end()
+    idle = made.idle.get()
+    assert isinstance(idle, sandbox._Sandbox)
+    idle.end()
 
 
 def sizes(outcome: PartitionOutcome, output: str) -> list[int]:
@@ -250,4 +252,4 @@ def test_blocks_are_frames_one_after_the_other() -> None:
     asked = trial(made)
     outcome = partition.run(made, asked.work, asked.state, [])
     given = b"".join(block for _, block in outcome.blocks)
-    assert sandbox.blocks(list(sandbox.frames.frames(memoryview(given)))) == given
+    assert sandbox.blocks(list(frames.frames(memoryview(given)))) == given

@@ -72,8 +72,8 @@ def test_a_process_that_has_used_nothing_since_the_last_look_is_not_looked_at(
     looks: list[int] = []
     used = {"process": 0, "own": 0}
     monkeypatch.setattr(StackSampler, "look", lambda _: looks.append(used["process"]))
-    monkeypatch.setattr(stack_sampler.time, "process_time_ns", lambda: used["process"])
-    monkeypatch.setattr(stack_sampler.time, "thread_time_ns", lambda: used["own"])
+    monkeypatch.setattr(time, "process_time_ns", lambda: used["process"])
+    monkeypatch.setattr(time, "thread_time_ns", lambda: used["own"])
     sampler = StackSampler("host", tmp_path / "host.stacks")
     for process, own in (
         (0, 0),

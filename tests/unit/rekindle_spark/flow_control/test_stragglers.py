@@ -218,8 +218,7 @@ class CrowdedCourse:
 
 def test_one_that_is_late_beside_the_second_class_is_in_doubt_until_epochs_ran_alone() -> None:
     course = CrowdedCourse()
-    assert course.run(WINDOW_SECONDS - 2, C_LATE) == set()
-    assert not course.rests
+    assert (course.run(WINDOW_SECONDS - 2, C_LATE), course.rests) == (set(), False)
     assert course.run(3, C_LATE) == {"c"}
     assert course.rests
     course.run_clean(WINDOW_SECONDS - 2)

@@ -1,8 +1,9 @@
 """Failures of jobs in a row: what counts as one row, and for how long it goes on."""
 
+import time
+
 import pytest
 
-from rekindle_spark.jobs import job_runner
 from rekindle_spark.jobs.job_runner import Attempts
 
 
@@ -15,7 +16,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(job_runner.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr(time, "monotonic", lambda: made.now)
     return made
 
 

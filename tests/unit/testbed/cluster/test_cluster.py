@@ -23,6 +23,7 @@ from testbed.cluster import (
     containerd_images,
     control_socket,
     machine_cgroups,
+    machine_namespaces,
     machine_network,
     node_configuration,
 )
@@ -123,7 +124,9 @@ def test_an_archive_holds_what_its_manifest_names(tmp_path: Path) -> None:
         (manifest,) = json.load(archive.extractfile("manifest.json"))
         config = json.load(archive.extractfile(manifest["Config"]))
         with tarfile.open(fileobj=archive.extractfile(manifest["Layers"][0])) as layer:
-            assert layer.extractfile("bin/tool").read() == b"program"
+            tool = layer.extractfile("bin/tool")
+            assert tool is not None
+            assert tool.read() == b"program"
             assert layer.getmember("bin/tool").mode == 0o755
             assert layer.getmember("bin/other").linkname == "tool"
             assert layer.getmember("tmp").mode == 0o1777
@@ -145,7 +148,7 @@ def test_all_that_is_not_installed_is_named_with_its_packages(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(machine_cgroups, "find_groups", lambda: None)
-    monkeypatch.setitem(cluster_prerequisites.ENVIRONMENT, "PATH", str(tmp_path))
+    monkeypatch.setitem(machine_namespaces.ENVIRONMENT, "PATH", str(tmp_path))
     monkeypatch.setattr(cluster_prerequisites, "_PLUGIN_FOLDERS", (tmp_path,))
     with pytest.raises(InputError) as caught:
         cluster_prerequisites.find_installed()
@@ -158,7 +161,7 @@ def test_all_that_is_in_the_way_of_a_cluster_is_said_in_one_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setitem(cluster_prerequisites.ENVIRONMENT, "PATH", str(tmp_path))
+    monkeypatch.setitem(machine_namespaces.ENVIRONMENT, "PATH", str(tmp_path))
     monkeypatch.setattr(machine_cgroups, "find_groups", pytest.fail)
     other = InputError(where="Go", what="is not installed", remedy="install it")
     with pytest.raises(InputError) as caught:
@@ -237,6 +240,11 @@ def test_the_record_of_a_killed_cluster_names_nobody_as_the_owner_of_the_next(
         assert cluster_lock.owner() == os.getpid()
 
 
+def serve(desk: control_socket.ControlSocket, orders: int) -> None:
+    for _ in range(orders):
+        desk.serve()
+
+
 @pytest.mark.usefixtures("free_seat")
 def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:
     def carry_out(order: control_socket.Order) -> str:
@@ -246,7 +254,7 @@ def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:
 
     path = tmp_path / "orders"
     with control_socket.ControlSocket(path, carry_out) as desk:
-        clerk = threading.Thread(target=lambda: [desk.serve() for _ in range(2)])
+        clerk = threading.Thread(target=serve, args=(desk, 2))
         clerk.start()
         assert control_socket.send(path, {"order": "kill", "nodes": ["a"]}) == "done: ['a']"
         with pytest.raises(InputError, match="node-1: is no node; look"):
@@ -287,7 +295,7 @@ def test_a_cluster_outlives_defects_of_orders_and_callers_that_say_nothing(
     monkeypatch.setattr(control_socket, "CALLER_SECONDS_MAX", 0.05)
     path = tmp_path / "orders"
     with control_socket.ControlSocket(path, lambda order: str(order["nodes"])) as desk:
-        clerk = threading.Thread(target=lambda: [desk.serve() for _ in range(4)])
+        clerk = threading.Thread(target=serve, args=(desk, 4))
         clerk.start()
         with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as silent:
             gone.connect(str(path))
