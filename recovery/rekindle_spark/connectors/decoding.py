@@ -21,6 +21,7 @@ from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 UNITS = ("s", "ms", "us", "ns")
 BLOCK_BYTES_MIN, CHUNK_BYTES_MAX = 1 << 20, 1 << 26
 WHY_LENGTH_MAX = 300
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OF_CSV = re.compile(r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #1: ")
 
 
@@ -76,22 +77,28 @@ class Json:
         return sifted([objects[n] for n in whole], whole, rejected, self._read, self.schema)
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
-        data = b"\n".join(values)
-        table = pyarrow.json.read_json(
+        data, schema = b"\n".join(values), _counted(self.schema, self.units)
+        table = self._parsed(data, schema)
+        if table.num_rows != len(values):
+            raise ValueError("is not one JSON object")
+        # Arrow itself refuses what a double cannot hold
+        if found := _infinities(table):
+            doubles = pa.schema([pa.field(one.name, _with_doubles(one.type)) for one in schema])
+            _check_infinities(found, _infinities(self._parsed(data, doubles)))
+        table = _with_moments(table, self.schema, self.units)
+        table.validate(full=True)  # texts that are no UTF-8
+        return table.cast(self.schema)
+
+    def _parsed(self, data: bytes, schema: pa.Schema) -> pa.Table:
+        return pyarrow.json.read_json(
             pa.BufferReader(data),
             read_options=pyarrow.json.ReadOptions(
                 use_threads=False, block_size=max(BLOCK_BYTES_MIN, len(data) + 1)
             ),
             parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=_counted(self.schema, self.units),
-                unexpected_field_behavior="ignore",
+                explicit_schema=schema, unexpected_field_behavior="ignore"
             ),
         )
-        if table.num_rows != len(values):
-            raise ValueError("is not one JSON object")
-        table = _with_moments(table, self.schema, self.units)
-        table.validate(full=True)  # texts that are no UTF-8
-        return table.cast(self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,39 +152,53 @@ class Csv:
         return f"column {names[int(found[1])]!r}: " if found[1] else ""
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
-        data = b"\n".join(values)
-        names = list(self.names or self.schema.names)
+        # Arrow takes one such mark away; those of values are no others than in any other line
+        data = BYTE_ORDER_MARK + b"\n".join(values)
         # zones are taken by a cast alone, which wants texts
-        texts = [
-            pa.field(one.name, pa.string()) if pa.types.is_timestamp(one.type) else one
-            for one in _counted(self.schema, self.units)
-        ]
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(data),
-            read_options=pyarrow.csv.ReadOptions(
-                use_threads=False,
-                column_names=names,
-                block_size=max(BLOCK_BYTES_MIN, len(data) + 1),
-            ),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=self.delimiter, ignore_empty_lines=False
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=pa.schema(texts),
-                include_columns=self.schema.names,
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
+        schema = pa.schema(
+            [
+                pa.field(one.name, pa.string()) if pa.types.is_timestamp(one.type) else one
+                for one in _counted(self.schema, self.units)
+            ]
         )
+        table = self._parsed(data, schema)
         if table.num_rows != len(values):
             raise ValueError("is not one line of CSV")
+        if found := _infinities(table):
+            floats = [one.name for one in schema if pa.types.is_floating(one.type)]
+            texts = self._parsed(data, pa.schema([(name, pa.string()) for name in floats]))
+            said = sum(
+                pc.sum(pc.match_substring(c, "inf", ignore_case=True)).as_py() or 0
+                for c in texts.columns
+            )
+            _check_infinities(found, said)
         table = _with_moments(table, self.schema, self.units)
         for index, one in enumerate(self.schema):
             if pa.types.is_string(table.schema.field(index).type) and one.name not in self.units:
                 table = table.set_column(index, one, _of_texts(table[one.name], one.type))
         table.validate(full=True)
         return table.cast(self.schema)
+
+    def _parsed(self, data: bytes, schema: pa.Schema) -> pa.Table:
+        """The columns of a schema, which may have other types here."""
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False,
+                column_names=list(self.names or self.schema.names),
+                block_size=max(BLOCK_BYTES_MIN, len(data) + 1),
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.delimiter, ignore_empty_lines=False
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=schema,
+                include_columns=schema.names,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +283,34 @@ def _counted(schema: pa.Schema, units: Mapping[str, str]) -> pa.Schema:
     return pa.schema(
         [pa.field(one.name, pa.int64()) if one.name in units else one for one in schema]
     )
+
+
+def _infinities(table: pa.Table) -> int:
+    """How many infinite numbers a table has."""
+    return sum(map(_infinities_of, table.columns))
+
+
+def _infinities_of(column: pa.ChunkedArray) -> int:
+    if pa.types.is_floating(column.type):
+        return int(pc.sum(pc.is_inf(column)).as_py() or 0)
+    if pa.types.is_struct(column.type):
+        return sum(map(_infinities_of, column.flatten()))
+    return _infinities_of(pc.list_flatten(column)) if pa.types.is_nested(column.type) else 0
+
+
+def _check_infinities(found: int, said: int) -> None:
+    """Refuse infinite numbers where fewer of the values say so: others are too large."""
+    if said < found:
+        raise ValueError("has a number that is too large for its type")
+
+
+def _with_doubles(kind: pa.DataType) -> pa.DataType:
+    """A type with doubles in the place of shorter floats."""
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _with_doubles(one.type)) for one in kind.fields])
+    return pa.list_(_with_doubles(kind.value_type)) if pa.types.is_nested(kind) else kind
 
 
 def _with_moments(table: pa.Table, schema: pa.Schema, units: Mapping[str, str]) -> pa.Table:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekindle.model.errors import RekindleError, first_line
-from rekindle_spark.connectors.decoding import WHY_LENGTH_MAX, Csv, Json
+from rekindle_spark.connectors.decoding import BYTE_ORDER_MARK, WHY_LENGTH_MAX, Csv, Json
 from rekindle_spark.connectors.file_folders import FileFolder
 from rekindle_spark.operators import column_types
 from rekindle_spark.user_code import dead_letter_sieve
@@ -35,7 +35,6 @@ FORMATS = (PARQUET, JSON, CSV)
 # Between two places of a text that are kept, at least.
 MARK_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 26
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PACKED = ".gz"
 # Packings that are known by name, and not read.
 OTHERS_PACKED = (".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".br", ".7z")

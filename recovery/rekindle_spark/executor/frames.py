@@ -11,7 +11,7 @@ Why: docs/decisions/0012-no-manifests.md.
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -162,8 +162,11 @@ def batch_of(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
 
 def digest(table: pa.Table) -> bytes:
     """Eight bytes that depend on the rows alone, not on how memory holds them."""
-    filled, partial = [], []
+    filled, partial = list[pa.ChunkedArray](), list[pa.Array | pa.ChunkedArray]()
     for column in table.columns:
+        if pa.types.is_nested(column.type):
+            partial += _parts(arrow_columns.whole(column))
+            continue
         if column.null_count:
             partial.append(column.drop_null())
             column = pc.is_valid(column)
@@ -201,10 +204,30 @@ def _fills_words(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind) and kind.bit_width == 64)
 
 
-def _plain(filled: list[pa.ChunkedArray]) -> pa.Buffer:
+def _parts(array: pa.Array) -> Iterator[pa.Array]:
+    """What nested values are made of, as arrays without nulls: where there are values, how long
+    lists are, and what is in them. Below a null, at any depth, memory may hold anything."""
+    if array.null_count:
+        yield array.is_valid()
+        array = array.drop_null()
+    kind = array.type
+    if pa.types.is_map(kind):  # Arrow does not say how long these are
+        entries = pa.struct([kind.key_field, kind.item_field])
+        array = array.cast(pa.list_(pa.field("entries", entries, nullable=False)))
+    if pa.types.is_struct(kind):
+        for field in array.flatten():
+            yield from _parts(field)
+    elif pa.types.is_nested(kind):
+        yield pc.list_value_length(array)
+        yield from _parts(array.flatten())
+    else:
+        yield array
+
+
+def _plain(filled: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Buffer:
     """Columns without nulls as bytes. Text and what does not fill words is copied: a slice keeps
     offsets, or neighbours, of its whole."""
-    batch = arrow_columns.batch(pa.table(filled, names=[str(i) for i in range(len(filled))]))
+    batch = arrow_columns.batch(pa.table(list(filled), names=[str(i) for i in range(len(filled))]))
     arrays = [
         array if _fills_words(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
         for array in batch.columns

@@ -55,7 +55,7 @@ class Arrivals:
     def hurries(self, *_: object, **__: object) -> bool:
         return False
 
-    def adopt(self, _: object) -> Any:
+    def adopt(self, *_: object) -> Any:
         return self.last
 
 

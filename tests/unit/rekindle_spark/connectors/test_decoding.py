@@ -134,6 +134,41 @@ def test_times_are_texts_or_numbers_of_a_unit() -> None:
     assert [*decoder.decode([b'{"at":9223372036854775807}']).rejected] == [0]
 
 
+NUMBERS = pa.schema([("key", pa.string()), ("short", pa.float32()), ("long", pa.float64())])
+
+
+@pytest.mark.parametrize(
+    ("decoder", "good", "bad"),
+    [
+        (Json(NUMBERS), b'{"key":"inf","short":-Infinity}', b'{"key":"inf","short":1e39}'),
+        (Json(NUMBERS), b'{"long":1e300}', b'{"long":1e400}'),
+        (Csv(NUMBERS), b"inf,-Infinity,", b"inf,1e39,"),
+        (Csv(NUMBERS), b"a,,INF", b"a,,-1e400"),
+    ],
+    ids=["json-short", "json-long", "csv-short", "csv-long"],
+)
+def test_a_number_that_is_too_large_for_its_type_is_no_infinity(
+    decoder: Json | Csv, good: bytes, bad: bytes
+) -> None:
+    found = decoder.decode([bad, good, bad, good])
+    assert (found.places, [*found.rejected]) == ([1, 3], [0, 2])
+
+
+def test_numbers_in_lists_and_objects_are_no_infinities_either() -> None:
+    inner = pa.struct([("x", pa.list_(pa.float32()))])
+    decoder = Json(pa.schema([("a", inner)]))
+    found = decoder.decode([b'{"a":{"x":[1,1e39]}}', b'{"a":{"x":[Infinity]}}', b'{"a":null}'])
+    assert found.places == [1, 2]
+    assert found.rows.to_pylist() == [{"a": {"x": [float("inf")]}}, {"a": None}]
+    assert "too large for its type" in found.rejected[0]
+
+
+def test_a_byte_order_mark_is_part_of_the_first_value_as_of_any_other() -> None:
+    value = "\ufeffa,1".encode()
+    found = Csv(SCHEMA).decode([value, value])
+    assert found.rows["key"].to_pylist() == ["\ufeffa", "\ufeffa"]
+
+
 def test_a_row_may_be_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "CHUNK_BYTES_MAX", 100)
     large = json.dumps({"key": "x" * 3_000_000, "value": 1}).encode()

@@ -1,5 +1,8 @@
 """Frames: what goes in comes out, empty is told from lost, and digests are of the rows alone."""
 
+from collections.abc import Callable
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -133,6 +136,54 @@ def test_a_digest_does_not_see_what_lies_below_a_null() -> None:
     other = pa.Array.from_buffers(pa.int64(), 2, [pa.array(mask).buffers()[1], *below(9)])
     assert one.equals(other)
     assert frames.digest(pa.table({"a": one})) == frames.digest(pa.table({"a": other}))
+
+
+def hidden(value: int) -> pa.Array:
+    """Two nulls with a value below each, beside a 1."""
+    return pa.array(np.array([1, value, value]), mask=np.array([False, True, True]))
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda inner: pa.StructArray.from_arrays([inner], ["a"]),
+        lambda inner: pa.ListArray.from_arrays(pa.array([0, 1, 1, 3], pa.int32()), inner),
+        lambda inner: pa.LargeListArray.from_arrays(pa.array([0, 2, 3], pa.int64()), inner),
+        lambda inner: pa.FixedSizeListArray.from_arrays(inner, 3),
+        lambda inner: pa.MapArray.from_arrays(pa.array([0, 3], pa.int32()), list("abc"), inner),
+        lambda inner: pa.StructArray.from_arrays(
+            [pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), inner)], ["a"]
+        ),
+    ],
+    ids=["struct", "list", "large-list", "fixed-size-list", "map", "list-in-struct"],
+)
+def test_a_digest_does_not_see_what_lies_below_nested_nulls(
+    nest: Callable[[pa.Array], pa.Array],
+) -> None:
+    one, other = (pa.table({"a": nest(hidden(value))}) for value in (7, 9))
+    assert one.equals(other)
+    assert frames.digest(one) == frames.digest(other)
+    shown = pa.table({"a": nest(pa.array([1, 7, 9]))})
+    assert frames.digest(shown) != frames.digest(one)
+
+
+def test_a_digest_does_not_see_what_lies_below_a_null_list_in_a_struct() -> None:
+    lists = [
+        pa.ListArray.from_arrays(
+            pa.array([0, 1, end, end + 1], pa.int32()),
+            pa.array([1, *[2] * (end - 1), 3]),
+            mask=pa.array([False, True, False]),
+        )
+        for end in (1, 2)
+    ]
+    one, other = (pa.table({"a": pa.StructArray.from_arrays([part], ["b"])}) for part in lists)
+    assert one.equals(other)
+    assert frames.digest(one) == frames.digest(other)
+
+
+def test_lists_that_are_cut_elsewhere_have_another_digest() -> None:
+    cuts = [[[1], [2, 3]], [[1, 2], [3]], [[1, 2, 3], []], [[1, 2, 3], None]]
+    assert len({frames.digest(pa.table({"a": pa.array(cut)})) for cut in cuts}) == 4
 
 
 def below(value: int) -> list[pa.Buffer]:
