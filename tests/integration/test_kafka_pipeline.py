@@ -80,6 +80,11 @@ def test_a_topics_records_come_out_exactly_once_through_losses_and_a_dead_broker
     application.drain()
     application.driver.request_finish()
     assert application.await_end() == 0, application.tail()
+    assert_exactly_right(application, kafka)
+
+
+def assert_exactly_right(application: Application, kafka: Broker) -> None:
+    """All committed rows are those of the topic's records, and what is no JSON is kept beside."""
     wanted, committed = streamed.expected(kafka), application.outputs()
     letters = committed["orders.dead-letters"]
     committed["orders.dead-letters"] = letters.select(
