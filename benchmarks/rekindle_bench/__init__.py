@@ -14,6 +14,7 @@
     harmful_functions      what an important query feels of functions that end or hang their process
     interference           what catching up costs those that run
     kafka_benchmark        reading from Kafka and writing to it, beside a plain client
+    kafka_lag              how long rows take from a topic to the next
     kafka_measurement      one way to read from Kafka or to write to it, measured
     lag_chart              pictures of how far queries were behind
     outage_figures         the figures of one run in a failure, from its events

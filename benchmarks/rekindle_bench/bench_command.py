@@ -295,6 +295,31 @@ def kafka(
     enforcement.enforce(benchmark.measure(rounds, rows, directory), enforce)
 
 
+@bench.command("kafka-lag")
+def kafka_lag(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often the lag is measured.")] = 3,
+    seconds: Annotated[float, typer.Option(min=5, max=3_600, help="Seconds of a round.")] = 60.0,
+    backlog: Annotated[
+        int, typer.Option(min=10_000, max=100_000_000, help="Rows that show the highest rate.")
+    ] = 2_000_000,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-kafka-lag"
+    ),
+    enforce: Enforce = False,
+) -> None:
+    """Measure how long rows take from a topic of Kafka to the next.
+
+    At 60 % of the highest rate, on two nodes; it starts a broker.
+
+    Example: rekindle bench kafka-lag --rounds 3 --seconds 60 --report lag
+    """
+    from rekindle_bench import kafka_lag as benchmark
+
+    _check_runs("--rounds", rounds, enforce)
+    directory = cli_options.new_directory(report)
+    enforcement.enforce(benchmark.measure(rounds, seconds, backlog, directory), enforce)
+
+
 @bench.command()
 def profile(
     seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,

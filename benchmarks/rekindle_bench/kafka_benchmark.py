@@ -44,10 +44,11 @@ def measure(rounds: int, rows: int, directory: Path) -> dict[str, Any]:
     readings, writings = list[dict[str, KafkaMeasurement]](), list[dict[str, KafkaMeasurement]]()
     with broker:
         broker.make_topics({INPUT: 1})
-        _alone(kafka_measurement.fill, KafkaWorkload("", broker.servers, INPUT, rows))
+        there = rows + kafka_measurement.EPOCH_ROWS  # the first are not measured
+        _alone(kafka_measurement.fill, KafkaWorkload("", broker.servers, INPUT, there))
         for number in range(rounds):
             reads = {
-                way: KafkaWorkload(way, broker.servers, INPUT, rows)
+                way: KafkaWorkload(way, broker.servers, INPUT, there)
                 for way in in_turn(tuple(kafka_measurement.READERS), number)
             }
             readings.append(

@@ -55,6 +55,9 @@ SENTENCES = {
     "source-away": "the source {source} cannot be reached ({text}); its queries wait, the others "
     "go on",
     "source-back": "the source {source} can be reached again",
+    "rows-ahead": "the source {source}: {rows:,} rows have event times more than "
+    "{future_seconds_max:,.0f} s ahead, most of them in {source_partition}; they do not move the "
+    "watermark",
     "source-busy": "the source {source}: {text}",
     "sink-away": "the topic of {query} cannot be reached ({text}); its output waits in the store",
     "sink-fenced": "{query}: {text}",

@@ -26,6 +26,8 @@ from rekindle_local import kafka_broker, port_reservation, process_sets
 LOUD = "NO BROKER OF KAFKA WAS TESTED"
 START_SECONDS_MAX = 60.0
 ASK_SECONDS_MAX = 10.0
+# Topics take less, unless a test says otherwise.
+MESSAGE_BYTES_MAX = 20_000_000
 
 
 def jars() -> Path:
@@ -151,7 +153,8 @@ class Broker(KillableServer):
         **options: object,
     ) -> None:
         """Write records, and wait until the broker has them; `options` are those of `produce`."""
-        producer = Producer({"bootstrap.servers": self.servers, "log_level": 2})
+        settings = {"log_level": 2, "message.max.bytes": MESSAGE_BYTES_MAX}
+        producer = Producer({"bootstrap.servers": self.servers, **settings})
         for value in values:
             producer.produce(topic, value, partition=partition, **options)
             producer.poll(0)

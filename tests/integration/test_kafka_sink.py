@@ -328,6 +328,43 @@ def test_a_copy_of_the_store_goes_on_and_the_store_itself_then_ends(
     assert_read(kafka, "moved", [1, 2])
 
 
+def test_a_topic_that_is_deleted_is_waited_for_and_has_lost_its_marker_when_it_is_back(
+    kafka: Broker, tmp_path: Path
+) -> None:
+    kafka.make_topic("going.v1")
+    store = Writer(tmp_path)
+    store.epoch("hourly", 0, 1, 1)
+    Following(kafka, tmp_path, "going.v1").until(1)
+    one = TransactionalWriter(KafkaSink(kafka.servers, "going.v1"), "topic", "w", 0, is_known=True)
+    one.open()
+    kafka.delete_topic("going.v1")
+    with pytest.raises(SinkAwayError):
+        one.write([record(2)], EpochMarker(2, 2))
+    with pytest.raises(SinkAwayError, match=r"is not there.*make the topic first"):
+        one.open()
+    kafka.make_topic("going.v1")
+    store.epoch("hourly", 0, 2, 2)
+    with pytest.raises(RunError, match="has lost the marker"):
+        Following(kafka, tmp_path, "going.v1", marked=2).until(2)
+    assert relayed.read(kafka, "going.v1") == []
+
+
+def test_records_of_one_byte_and_of_ten_million_are_written_where_the_options_say_so(
+    kafka: Broker,
+) -> None:
+    kafka.make_topic("sizes.v1_a-b", max_message_bytes="20000000")
+    values = [b"1", b"x" * 10_000_000, b"", b"2"]
+    one = writer(kafka, "sizes.v1_a-b")
+    one.open()
+    with pytest.raises(RunError, match=r"Kafka refuses the records .*Message size too large"):
+        one.write([SinkRecords(values)], EpochMarker(1, 1))
+    sink = KafkaSink(kafka.servers, "sizes.v1_a-b", options={"message.max.bytes": 20_000_000})
+    larger = TransactionalWriter(sink, "topic", "writer-sizes-0", 0)
+    larger.open()
+    larger.write([SinkRecords(values)], EpochMarker(1, 1))
+    assert topic_witness.read(kafka.servers, "sizes.v1_a-b", 0) == values
+
+
 def test_a_first_start_marks_its_topics_and_a_later_one_asks_nobody(kafka: Broker) -> None:
     kafka.make_topic("declared")
     sink = KafkaSink(kafka.servers, "declared")

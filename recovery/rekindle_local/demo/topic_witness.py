@@ -69,6 +69,7 @@ def read(servers: str, topic: str, partition: int) -> list[bytes]:
     settings = {
         "bootstrap.servers": servers,
         "group.id": "witness",
+        "log_level": 2,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
@@ -104,7 +105,8 @@ def _end(servers: str, topic: str, partition: int) -> int:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition, admin
 
     at, library = TopicPartition(topic, partition), cast("Any", admin)
-    client = library.AdminClient({"bootstrap.servers": servers})  # it answers while it is there
+    # the client answers while it is there
+    client = library.AdminClient({"bootstrap.servers": servers, "log_level": 2})
     asked = client.list_offsets(
         {at: library.OffsetSpec.latest()},
         isolation_level=IsolationLevel.READ_UNCOMMITTED,

@@ -232,9 +232,7 @@ class _Asking:
         """The offsets of all partitions that there are."""
         library = kafka_options.library()
         try:
-            identities = self._partitions()
-            oldest = self._listed(identities, is_latest=False)
-            latest = self._listed(identities, is_latest=True)
+            identities, oldest, latest = self._answers()
         except library.KafkaException as error:
             raise kafka_options.of_error(self._where, error.args[0], self.note) from error
         self.asked += 1
@@ -245,6 +243,16 @@ class _Asking:
             for name, identity in identities.items()
             if name in oldest and name in latest
         }
+
+    def _answers(self) -> tuple[dict[str, str], dict[str, int], dict[str, int]]:
+        """The partitions with the ids of their topics, their oldest offsets, and their latest."""
+        client = self._client()
+        try:
+            identities = self._partitions()
+            oldest = self._listed(identities, is_latest=False)
+            return identities, oldest, self._listed(identities, is_latest=True)
+        finally:
+            client.poll(0)  # for the note
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Commit to the group."""
@@ -258,7 +266,10 @@ class _Asking:
             for topic, _, number in [name.rpartition("/")]
         ]
         try:
-            self._consumer.commit(offsets=wanted, asynchronous=False)
+            try:
+                self._consumer.commit(offsets=wanted, asynchronous=False)
+            finally:
+                self._consumer.poll(0)  # for the note
         except library.KafkaException as error:
             raise kafka_options.of_error(self._where, error.args[0], self.commit_note) from error
         self.commit_note.clear()

@@ -104,7 +104,11 @@ def check_options(where: str, options: object, others_own: Sequence[str] = ()) -
 
 
 class ErrorNote:
-    """The last error that a client has reported by itself since it was last successful."""
+    """The last error that a client has reported by itself since it was last successful. A client
+    reports while it is polled: calls that only wait for an answer leave the cause unsaid.
+
+    A refusal stays, for what comes after it says no more than that all brokers are down.
+    """
 
     def __init__(self) -> None:
         self.name = self.text = ""
@@ -115,7 +119,8 @@ class ErrorNote:
 
     def __call__(self, error: Any) -> None:
         """Keep an error, by the client's own words, which have no options in them."""
-        self.name, self.text = error.name(), error.str()
+        if self.name not in REFUSALS or error.name() in REFUSALS:
+            self.name, self.text = error.name(), error.str()
 
 
 def configuration(
@@ -129,6 +134,15 @@ def configuration(
     return {"log_level": 2, **given, "bootstrap.servers": servers, "error_cb": note}
 
 
+def refused(where: str, why: str) -> RunError:
+    """What no waiting will mend."""
+    return RunError(
+        where=where,
+        what=f"Kafka refuses it ({why})",
+        remedy="see the credentials in the options, and what they may read",
+    )
+
+
 def of_error(where: str, error: Any, note: ErrorNote) -> RekindleError:
     """What an error of the client means: an option that it does not take, refused for good, or
     away."""
@@ -139,13 +153,9 @@ def of_error(where: str, error: Any, note: ErrorNote) -> RekindleError:
             what=f"the client does not take an option ({text})",
             remedy="mend the options: they are those of librdkafka",
         )
-    for said in (name, note.name):
+    for said, why in ((note.name, note.text), (name, text)):
         if said in REFUSALS:
-            return RunError(
-                where=where,
-                what=f"Kafka refuses it ({note.text if said == note.name else text})",
-                remedy="see the credentials in the options, and what they may read",
-            )
+            return refused(where, why)
     detail = f"; {note.text}" if note.text else ""
     return SourceAwayError(
         where=where,

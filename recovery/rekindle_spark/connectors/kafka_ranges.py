@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.model.errors import DataLossError, SourceAwayError
+from rekindle.model.errors import DataLossError, RekindleError, SourceAwayError
 from rekindle_spark.connectors import kafka_options
 from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.pipeline.unbounded_source import prefetch
@@ -126,7 +126,9 @@ class _Reader:
         at = library.TopicPartition(address.topic, address.partition)
         return max(0, int(self.consumer.position([at])[0].offset))
 
-    def _silent(self, reached: int) -> SourceAwayError:
+    def _silent(self, reached: int) -> RekindleError:
+        if self.note.name in kafka_options.REFUSALS:
+            return kafka_options.refused(self.address.place, self.note.text)
         detail = f" ({self.note.text})" if self.note.text else ""
         return SourceAwayError(
             where=self.address.place,

@@ -110,8 +110,12 @@ class TransactionalWriter:
             timeout_ms = int(given.get(TIMEOUT, TIMEOUT_MS))  # the client has taken it
             self.seconds_max = TIMEOUT_SHARE * timeout_ms / 1_000
             self.partition = self.index % self._count(given)
-            producer.init_transactions(OPEN_SECONDS_MAX)
+            try:
+                producer.init_transactions(OPEN_SECONDS_MAX)
+            finally:
+                producer.poll(0)  # for the note
             marker = self._read_marker(given)
+        self.note.clear()
         self._producer = producer
         return marker
 
@@ -237,6 +241,7 @@ class TransactionalWriter:
         try:
             yield consumer
         finally:
+            consumer.poll(0)  # for the note
             consumer.close()
 
     def _is_unfinished(self, given: dict[str, Any]) -> bool:
@@ -274,7 +279,10 @@ class TransactionalWriter:
         asked = admin.describe_topics(
             library.TopicCollection([self.sink.topic]), request_timeout=ASK_SECONDS_MAX
         )
-        return len(asked[self.sink.topic].result().partitions)
+        try:
+            return len(asked[self.sink.topic].result().partitions)
+        finally:
+            admin.poll(0)  # for the note
 
     @contextmanager
     def _meaning(self) -> Iterator[None]:
@@ -290,9 +298,9 @@ class TransactionalWriter:
                 if one.name() in FENCED:
                     raise self._fenced() from error
                 if one.name() in (*LASTING, *kafka_options.REFUSALS):
-                    raise self._refused(one) from error
+                    raise self._refused(one.str() or one.name()) from error
             if self.note.name in kafka_options.REFUSALS:
-                raise self._refused(cause) from error
+                raise self._refused(self.note.text) from error
             if cause.name() == "UNKNOWN_TOPIC_OR_PART":
                 raise self._unknown() from error
             raise self._away(cause) from error
@@ -304,10 +312,10 @@ class TransactionalWriter:
             remedy="nothing is to be done where another driver of this store has taken over",
         )
 
-    def _refused(self, error: Any) -> RunError:
+    def _refused(self, why: str) -> RunError:
         return RunError(
             where=self.where,
-            what=f"Kafka refuses the records or the writer ({error.str() or error.name()})",
+            what=f"Kafka refuses the records or the writer ({why})",
             remedy="see the topic's settings, the options of the sink and its credentials; what is "
             "committed stays, and is written by the next start",
         )

@@ -33,7 +33,7 @@ from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.executor_membership import ExecutorLoss, HostFailures, Membership
 from rekindle_spark.control.report_builder import ReportBuilder
-from rekindle_spark.driver import away_sources
+from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control import memory_pressure
 from rekindle_spark.flow_control.cost_statistics import CostStatistics
@@ -236,7 +236,10 @@ class ControlLoop:
             self.checkpointing.acknowledge(result.acknowledgements)
             self.application.links.succeed(result.sound_links)
             self.statistics.add(result)
-            self.application.arrivals.intakes.note(result.read)
+            intakes = self.application.arrivals.intakes
+            intakes.note(result.read)
+            ahead = intakes.ahead(result.read, driver_clock.now())
+            self.application.events.write_each("rows-ahead", ahead)
             memory_pressure.heed(self.application, result)
         while not self.failures.empty():
             self.fail_after(*self.failures.get())

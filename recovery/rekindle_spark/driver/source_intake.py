@@ -11,6 +11,7 @@ times are given. Called by `epoch_cutter`; `source_polls` asks the sources.
 Why: docs/decisions/0006-sources-whose-future-is-unknown.md.
 """
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -29,6 +30,8 @@ MISSING_SECONDS_MAX = 15.0
 ARRIVALS_KEPT_MAX = 1_000
 # Partitions that are gone, of which a cut keeps where reading had ended; the newest are kept.
 DROPPED_MAX = 10_000
+# Rows that are ahead are reported again after so long without any.
+QUIET_SECONDS = 60.0
 # The size of rows may fall by so much from one job to the next.
 BYTES_DECAY = 0.8
 
@@ -182,6 +185,7 @@ class Intake:
     arrived: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     has_begun: bool = False
     away_since: float | None = None
+    ahead_at: float = -math.inf
 
     @property
     def is_away(self) -> bool:
@@ -211,6 +215,21 @@ class Intake:
         if offsets:
             measured = sum(one.bytes for one in read.values()) / offsets
             self.bytes_per_offset = max(measured, BYTES_DECAY * (self.bytes_per_offset or 0.0))
+
+    def ahead(self, read: Mapping[str, RowsRead], now: float) -> dict[str, Any] | None:
+        """The event of rows whose event times are too far ahead, where such rows begin."""
+        rows = {partition: one.ahead for partition, one in read.items() if one.ahead}
+        if not rows:
+            return None
+        begins, self.ahead_at = now - self.ahead_at >= QUIET_SECONDS, now
+        if not begins:
+            return None
+        return {
+            "source": self.step,
+            "source_partition": min(rows, key=lambda one: (-rows[one], one)),
+            "rows": sum(rows.values()),
+            "future_seconds_max": self.terms.future_seconds_max,
+        }
 
     def offered(self, now: float) -> StreamCut:
         """An epoch of all that is there. Raises DataLossError where rows are gone that no epoch has
@@ -409,6 +428,15 @@ class Intakes:
         for name, of_partitions in read.items():
             if name in self.by_step:
                 self.by_step[name].note(of_partitions)
+
+    def ahead(self, read: Mapping[str, Mapping[str, RowsRead]], now: float) -> list[dict[str, Any]]:
+        """An event for each source in which rows that are too far ahead begin."""
+        events = (
+            self.by_step[name].ahead(of_partitions, now)
+            for name, of_partitions in read.items()
+            if name in self.by_step
+        )
+        return [event for event in events if event is not None]
 
     def adopt(self, cuts: Mapping[str, StreamCut]) -> None:
         """Go on from what stands in the offset log."""

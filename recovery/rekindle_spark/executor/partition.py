@@ -3,6 +3,7 @@
 Pure: the same state and the same frames give the same results. The host keeps them.
 """
 
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -244,8 +245,9 @@ def _read(chain: Chain, work: PartitionWork) -> _Begun:
     if work.spans is None:
         table = _guarded(chain.root, lambda: declared(source.read(*_share(chain, work))))
         return _Begun(state, table, table.num_rows)
+    now = time.time()
     spans = source_reading.share(work.spans, work.partition - chain.first, chain.parallelism)
-    found = _guarded(chain.root, lambda: source_reading.read(source, spans, declared))
+    found = _guarded(chain.root, lambda: source_reading.read(source, spans, declared, now))
     rows = found.rows.num_rows
     return _Begun(state, found.rows, rows, read=found.read, rejects=found.rejects)
 

@@ -20,17 +20,24 @@ Span = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class RowsRead:
     """What was read of one source partition: the greatest event time (microseconds), None without
-    rows, and how many bytes so many offsets had."""
+    rows, and how many bytes so many offsets had. `ahead` rows do not count for the greatest: their
+    event times are more than `future_seconds_max` ahead."""
 
     greatest: int | None
     offsets: int
     bytes: int
+    ahead: int = 0
 
     def plus(self, other: "RowsRead") -> "RowsRead":
         """Both."""
         known = [one.greatest for one in (self, other) if one.greatest is not None]
         greatest = max(known, default=None)
-        return RowsRead(greatest, self.offsets + other.offsets, self.bytes + other.bytes)
+        return RowsRead(
+            greatest,
+            self.offsets + other.offsets,
+            self.bytes + other.bytes,
+            self.ahead + other.ahead,
+        )
 
 
 def share(spans: Sequence[Span], index: int, parallelism: int) -> tuple[Span, ...]:
@@ -56,9 +63,11 @@ class RangesRead:
 
 
 def read(
-    source: UnboundedSource, spans: Iterable[Span], declared: Callable[[Any], pa.Table]
+    source: UnboundedSource, spans: Iterable[Span], declared: Callable[[Any], pa.Table], now: float
 ) -> RangesRead:
-    """Read ranges one after the other; rows are as `declared` gives them."""
+    """Read ranges one after the other; rows are as `declared` gives them. `now` is this node's
+    time, in seconds since 1970."""
+    latest = round((now + source.terms.future_seconds_max) * 1_000_000)
     tables: list[pa.Table] = [source.schema.empty_table()]
     rejects: list[pa.Table] = []
     found: dict[str, RowsRead] = {}
@@ -71,8 +80,8 @@ def read(
             given = given.rows
         table = declared(given)
         tables.append(table)
-        greatest = _greatest(table[source.event_time])
-        found[partition] = RowsRead(greatest, end - begin, int(table.nbytes))
+        greatest, ahead = _greatest(table[source.event_time], latest)
+        found[partition] = RowsRead(greatest, end - begin, int(table.nbytes), ahead)
     together = pa.concat_tables(rejects) if rejects else None
     return RangesRead(pa.concat_tables(tables), found, together)
 
@@ -88,6 +97,10 @@ def merged(
     return found
 
 
-def _greatest(times: pa.ChunkedArray) -> int | None:
-    found = pc.max(times.cast(pa.int64())).as_py()
-    return None if found is None else int(found)
+def _greatest(times: pa.ChunkedArray, latest: int) -> tuple[int | None, int]:
+    """The greatest time that is not after the latest, and how many are after it."""
+    numbers = times.cast(pa.int64())
+    near = numbers.filter(pc.less_equal(numbers, latest))
+    found = pc.max(near).as_py()
+    ahead = len(numbers) - numbers.null_count - len(near)
+    return None if found is None else int(found), ahead

@@ -23,6 +23,8 @@ from rekindle_store.store_files import Files
 
 FAIL, SKIP = "fail", "skip"
 SECONDS_MAX = 30 * 86_400.0
+# Some 300 years, for sources whose event times are not those of clocks.
+FUTURE_SECONDS_MAX = 1e10
 ROWS_MAX, BYTES_MAX = 10**9, 2**40
 
 
@@ -63,10 +65,12 @@ class SourceTerms:
     """How a source is read.
 
     `lateness_seconds`: the watermark stays so far behind the greatest event time of each source
-    partition. One with nothing to read for `idle_seconds` does not hold it up any more. An epoch
-    takes at most so many rows and bytes of the source. A source that cannot be reached is asked
-    again for `patience_seconds`. Where rows are gone that no epoch has read, the run ends
-    (`on_data_loss` FAIL), or goes on behind them and records it (SKIP).
+    partition. Rows whose event time is more than `future_seconds_max` ahead of the clock of the
+    node that reads them do not count for it. A partition with nothing to read for `idle_seconds`
+    does not hold it up any more. An epoch takes at most so many rows and bytes of the source. A
+    source that cannot be reached is asked again for `patience_seconds`. Where rows are gone that no
+    epoch has read, the run ends (`on_data_loss` FAIL), or goes on behind them and records it
+    (SKIP).
     """
 
     lateness_seconds: float = 0.0
@@ -75,15 +79,18 @@ class SourceTerms:
     bytes_per_epoch_max: int = 256 * 2**20
     patience_seconds: float = 600.0
     on_data_loss: str = FAIL
+    future_seconds_max: float = 86_400.0
 
     def check(self, where: str) -> None:
         """Raise InputError for a number out of range, or another word."""
-        for name, low in (("lateness", 0.0), ("idle", 0.1), ("patience", 0.0)):
-            remedy = f"give seconds from {low:g} to {SECONDS_MAX:,.0f}"
-            value = getattr(self, f"{name}_seconds")
-            argument_checks.check_number(
-                f"{where}: {name}_seconds", value, low, SECONDS_MAX, remedy
-            )
+        for name, low, high in (
+            ("lateness_seconds", 0.0, SECONDS_MAX),
+            ("future_seconds_max", 0.0, FUTURE_SECONDS_MAX),
+            ("idle_seconds", 0.1, SECONDS_MAX),
+            ("patience_seconds", 0.0, SECONDS_MAX),
+        ):
+            remedy = f"give seconds from {low:g} to {high:,.0f}"
+            argument_checks.check_number(f"{where}: {name}", getattr(self, name), low, high, remedy)
         argument_checks.check_whole(
             f"{where}: rows_per_epoch_max", self.rows_per_epoch_max, ROWS_MAX
         )

@@ -179,6 +179,42 @@ def test_what_no_waiting_mends_ends_the_run_and_all_else_is_away() -> None:
     assert "Kafka refuses it (words of _AUTHENTICATION)" in str(refused)
 
 
+def test_a_refusal_stays_until_kafka_has_answered() -> None:
+    note = ErrorNote()
+    for name in ("_TRANSPORT", "_AUTHENTICATION", "_ALL_BROKERS_DOWN"):
+        note(Fault(name))
+    assert note.name == "_AUTHENTICATION"
+    note.clear()
+    note(Fault("_TRANSPORT"))
+    assert note.text == "words of _TRANSPORT"
+
+
+def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "ASK_SECONDS_MAX", 0.5)
+    with pytest.raises(SourceAwayError, match="Connection refused"):
+        Kafka("127.0.0.1:1", topics=["flights"]).latest_offsets()
+
+
+@pytest.mark.usefixtures("client")
+def test_a_refusal_explains_the_silence_of_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_ranges, "SILENT_SECONDS_MAX", 0.0)
+    note = ErrorNote()
+
+    def consume(*_: object) -> list[Any]:
+        note(Fault("_AUTHENTICATION"))
+        return []
+
+    consumer = SimpleNamespace(
+        assign=lambda _: None,
+        consume=consume,
+        position=lambda _: [SimpleNamespace(offset=-1001)],
+    )
+    reader = kafka_ranges._Reader(PartitionAddress("b:9092", "flights", 3), consumer, note)
+    with pytest.raises(RunError, match="partition 3: Kafka refuses it") as refused:
+        list(reader.read(0, 5))
+    assert not isinstance(refused.value, SourceAwayError)
+
+
 class Refused(Exception):
     """What the client raises."""
 
@@ -221,14 +257,16 @@ def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence
 
     def consumer(given: dict[str, Any]) -> Any:
         def commit(**_: Any) -> None:
+            raise Refused(Fault("_TIMED_OUT"))
+
+        def poll(_: float) -> None:
             given["error_cb"](Fault("GROUP_AUTHORIZATION_FAILED"))
-            raise Refused(Fault("GROUP_AUTHORIZATION_FAILED"))
 
         assert (given["group.id"], given["session.timeout.ms"]) == ("lag", 6_000)
-        return SimpleNamespace(commit=commit)
+        return SimpleNamespace(commit=commit, poll=poll)
 
     client.Consumer = consumer
-    with pytest.raises(RunError, match="Kafka refuses it") as refused:
+    with pytest.raises(RunError, match=r"refuses it \(words of GROUP_AUTH") as refused:
         asking.commit({"flights/0": 5})
     assert not isinstance(refused.value, SourceAwayError)
     assert not asking.note.name

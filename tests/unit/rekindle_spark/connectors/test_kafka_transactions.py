@@ -71,6 +71,12 @@ def test_an_answer_in_time_is_followed_by_the_commit() -> None:
     assert answering.calls == ["begin", "produce", "offsets", "commit"]
 
 
+def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.5)
+    with pytest.raises(SinkAwayError, match="Connection refused"):
+        TransactionalWriter(KafkaSink("127.0.0.1:1", "topic"), "topic", "name-0", 0).open()
+
+
 class DeafProducer(StuckProducer):
     """Sends to a broker that acknowledges nothing."""
 

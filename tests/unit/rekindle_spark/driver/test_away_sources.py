@@ -322,6 +322,7 @@ def test_a_function_that_says_that_a_source_is_away_is_a_step_that_raises() -> N
 def test_a_pipeline_refuses_a_source_whose_terms_are_out_of_range() -> None:
     for wrong, text in (
         ({"lateness_seconds": -1.0}, "lateness_seconds: is -1.0"),
+        ({"future_seconds_max": 2e10}, r"future_seconds_max: .*from 0 to 10,000,000,000"),
         ({"on_data_loss": "ignore"}, "on_data_loss: is 'ignore'; choose one of: fail, skip"),
         ({"rows_per_epoch_max": 0}, "rows_per_epoch_max: is 0"),
     ):

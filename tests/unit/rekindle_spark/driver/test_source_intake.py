@@ -90,6 +90,20 @@ def test_the_watermark_is_the_least_of_all_source_partitions_less_the_lateness()
     assert cut(one, 103.0).watermark == 37 * SECOND
 
 
+def test_rows_that_are_ahead_are_an_event_when_they_begin_and_again_after_a_quiet_minute() -> None:
+    one = start(future_seconds_max=7_200)
+    several = Intakes({one.step: one})
+    ahead = {"flights": {"a": RowsRead(None, 9, 90, 1), "b": RowsRead(5, 9, 90, 3)}}
+    none = {"flights": {"a": RowsRead(5, 9, 90)}, "another": {"a": RowsRead(5, 9, 90, 4)}}
+    assert several.ahead(none, 100.0) == []
+    assert several.ahead(ahead, 101.0) == [
+        {"source": "flights", "source_partition": "b", "rows": 4, "future_seconds_max": 7_200}
+    ]
+    assert several.ahead(ahead, 150.0) == []
+    assert several.ahead(ahead, 209.0) == []
+    assert len(several.ahead(ahead, 269.0)) == 1
+
+
 def test_a_row_out_of_order_takes_no_watermark_back() -> None:
     one = start()
     for now, seconds in ((101.0, 50), (102.0, 40)):

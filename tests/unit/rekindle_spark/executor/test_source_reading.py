@@ -11,10 +11,10 @@ from log_source import Log
 from rekindle.model.errors import StepError
 from rekindle_spark.executor import partition, source_reading
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
-from rekindle_spark.executor.source_reading import RowsRead
+from rekindle_spark.executor.source_reading import RangesRead, RowsRead
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline
-from rekindle_spark.pipeline.unbounded_source import RowsAndRejects
+from rekindle_spark.pipeline.unbounded_source import RowsAndRejects, SourceTerms
 from rekindle_spark.user_code.dead_letter_sieve import Tolerance
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("offset", pa.int64())])
@@ -25,11 +25,16 @@ class Numbers:
 
     schema = SCHEMA
     event_time = "at"
+    terms = SourceTerms(future_seconds_max=1_000)
 
     def read(self, _: str, start: int, end: int) -> pa.Table:
         offsets = [n for n in range(start, min(end, 100)) if n % 2 == 0]
         times = pa.array([n * 1_000_000 for n in offsets], pa.timestamp("us"))
         return pa.table({"at": times, "offset": pa.array(offsets, pa.int64())})
+
+
+def numbers_read(spans: list[tuple[str, int, int]], now: float) -> RangesRead:
+    return source_reading.read(Numbers(), spans, lambda given: given, now)  # type: ignore[arg-type]
 
 
 @given(
@@ -51,7 +56,7 @@ def test_each_offset_is_read_by_exactly_one_reader_in_order(
 
 def test_what_was_read_says_how_late_it_is_and_how_large() -> None:
     spans = [("a", 0, 10), ("b", 100, 120), ("c", 5, 5)]
-    reading = source_reading.read(Numbers(), spans, lambda given: given)  # type: ignore[arg-type]
+    reading = numbers_read(spans, now=0.0)
     found = reading.read
     assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
     assert found["a"].greatest == 8_000_000
@@ -62,6 +67,19 @@ def test_what_was_read_says_how_late_it_is_and_how_large() -> None:
     assert both["a"].greatest == 8_000_000
     assert both["a"].offsets == 11
     assert both["d"].greatest is None
+
+
+@pytest.mark.parametrize(
+    ("now", "greatest", "ahead"), [(-992.0, 8, 0), (-993.0, 6, 1), (-1_001.0, None, 5)]
+)
+def test_rows_too_far_ahead_of_the_clock_are_read_and_do_not_count_for_the_greatest_time(
+    now: float, greatest: int | None, ahead: int
+) -> None:
+    reading = numbers_read([("a", 0, 10)], now)
+    assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
+    found = None if greatest is None else greatest * 1_000_000
+    assert reading.read == {"a": RowsRead(found, 10, reading.rows.nbytes, ahead)}
+    assert reading.read["a"].plus(reading.read["a"]).ahead == 2 * ahead
 
 
 class Doubtful(Log):
