@@ -32,6 +32,8 @@ _DEFAULTS = {
     # no work on bytes that are small and short-lived
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
+    # Frames have checksums of their own; this checks where in a file they are.
+    "spark.shuffle.manager": "rekindle.CheckedShuffleManager",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
