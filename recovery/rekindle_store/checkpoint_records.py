@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 Kind = Literal["state", "input"]
 Record = dict[str, Any]
-WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9})\.parquet")
+WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9,})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
