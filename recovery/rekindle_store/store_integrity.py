@@ -159,7 +159,6 @@ UNFINISHED = (
     "copy the store again: it goes on where it was",
 )
 MEANINGS = {
-    "branches": BRANCH_GONE,
     "generations": GENERATION_GONE,
     "offsets": OFFSETS_GONE,
 }

@@ -287,22 +287,22 @@ class CheckpointStore:
         """Remove a record that is void; whether it was. Raises FencedError when a newer driver has
         started."""
         self.check_generation()
-        record = self._read(folder, number, kind)
-        named = self.inherited.branches if folder == "branches" else self.inherited.checkpoints
-        is_void = record["generation"] < self.generation and number not in (named or ())
+        is_void = self._is_void(folder, number, self._read(folder, number, kind))
         if is_void:
             self.files.remove([f"{folder}/{number}.json"])
         return is_void
 
-    def _is_void(self, record: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint came from an older driver once this one had sealed the log."""
-        known = self.inherited.checkpoints
-        return record["generation"] < self.generation and record["epoch"] not in known
+    def _is_void(self, folder: str, number: int, record: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint, or a branch, came from an older driver once this one had sealed the
+        log."""
+        seal = self.inherited
+        known = seal.checkpoints if folder == "checkpoints" else seal.branches or frozenset()
+        return record["generation"] < self.generation and number not in known
 
     def _sound_checkpoints(self) -> list[dict[str, Any]]:
         """The checkpoints that are whole and count; those that are void are removed."""
         whole, _ = self._checkpoints()
-        void = [record for record in whole if self._is_void(record)]
+        void = [one for one in whole if self._is_void("checkpoints", one["epoch"], one)]
         self.files.remove(f"checkpoints/{record['epoch']}.json" for record in void)
         return [record for record in whole if record not in void]
 

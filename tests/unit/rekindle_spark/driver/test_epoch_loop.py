@@ -45,7 +45,7 @@ def cut(*, complete: bool = True, hurries: bool = False, **logged: Any) -> Epoch
         events=SimpleNamespace(write=lambda *_, **__: None),
     )
     control: Any = SimpleNamespace(rows_per_second=1.0)
-    checkpointing: Any = SimpleNamespace(shared=None)
+    checkpointing: Any = SimpleNamespace(shared=-1)
     loop = EpochLoop(application, control, checkpointing, lambda: False, lambda: False)
     loop._cut()
     return loop
@@ -62,8 +62,8 @@ def test_epochs_are_longer_while_something_lost_is_not_back() -> None:
 
 
 def test_which_epoch_an_older_driver_may_run_as_well_is_known() -> None:
-    assert cut().checkpointing.shared is None
-    assert cut(generation=2).checkpointing.shared is None
+    assert cut().checkpointing.shared == -1
+    assert cut(generation=2).checkpointing.shared == -1
     first: epoch_cutter.Cut = epoch_cutter.beginning({}, 0.0, 1.0)
     assert cut(generation=1).checkpointing.shared == first.epoch
 
