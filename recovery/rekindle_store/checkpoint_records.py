@@ -26,7 +26,7 @@ class Seal:
     branches: frozenset[int] | None = frozenset()
 
 
-def seal_of(record: Record) -> Seal | None:
+def seal_of(record: Mapping[str, Any]) -> Seal | None:
     """What a commit record says of older drivers' records, where it sealed the log. Seals of the
     earliest versions say nothing, and are taken not to have missed any."""
     if "checkpoints" not in record:
