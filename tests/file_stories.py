@@ -172,13 +172,13 @@ def output_is_read_as_it_was_committed(place: str) -> None:
 
 
 class Delayed:
-    """Files whose new checkpoint records are on their way for a long time: `later` has them."""
+    """Files whose new records are on their way for a long time: `later` has them."""
 
-    def __init__(self, files: Files, later: list[tuple[str, bytes]]) -> None:
-        self._files, self._later = files, later
+    def __init__(self, files: Files, later: list[tuple[str, bytes]], folder: str) -> None:
+        self._files, self._later, self._folder = files, later, folder
 
     def create(self, name: str, data: bytes) -> None:
-        if name.startswith("checkpoints/"):
+        if name.startswith(f"{self._folder}/"):
             self._later.append((name, data))
         else:
             self._files.create(name, data)
@@ -187,9 +187,9 @@ class Delayed:
         return getattr(self._files, name)
 
 
-def delayed(files: Files, later: list[tuple[str, bytes]]) -> Files:
-    """The same files, but that new checkpoint records go to `later`."""
-    return cast("Files", Delayed(files, later))
+def delayed(files: Files, later: list[tuple[str, bytes]], folder: str = "checkpoints") -> Files:
+    """The same files, but that new records of a folder go to `later`."""
+    return cast("Files", Delayed(files, later, folder))
 
 
 def opened(place: str, epochs: int) -> CheckpointStore:

@@ -1,7 +1,7 @@
 """Damages files of a trial, so that a bit of what was written is read otherwise.
 
     flip            one byte of a file
-    flip_exchange   one byte in each file of exchanged rows on a node
+    flip_exchange   one byte in each file of exchanged rows on a node, or in its index
     flip_state      one byte of a file that the newest checkpoint has brought, and no other needs
     cut_checkpoint  the end of the newest checkpoint's record
 
@@ -30,9 +30,10 @@ def flip(path: Path, rng: random.Random) -> bool:
 
 
 def flip_exchange(disk: Path, rng: random.Random) -> int:
-    """Change a bit in each file of blocks on a node's disk; how many there were."""
+    """Change a bit in each file of blocks on a node's disk, or in its index; how many there
+    were."""
     found = sorted(path for path in disk.rglob("shuffle_*.data") if path.is_file())
-    return sum(flip(path, rng) for path in found)
+    return sum(flip(rng.choice((path, path.with_suffix(".index"))), rng) for path in found)
 
 
 def flip_state(store: Path, rng: random.Random) -> bool:

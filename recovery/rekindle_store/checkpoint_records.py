@@ -7,26 +7,59 @@ docs/formats.md.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal["state", "input"]
 Record = dict[str, Any]
-WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9})\.parquet")
-# The generation of the newest driver whose seal names checkpoints, and the epochs of these.
-Seal = tuple[int, frozenset[int]]
+WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9,})\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Which records of older drivers count, by the newest driver that has sealed the log: its
+    generation, the epochs of checkpoints, and the numbers of records of branches; None where an
+    earlier version has named no branches, so that all of them count."""
+
+    generation: int
+    checkpoints: frozenset[int] = frozenset()
+    branches: frozenset[int] | None = frozenset()
+
+
+def seal_of(record: Mapping[str, Any]) -> Seal | None:
+    """What a commit record says of older drivers' records, where it sealed the log. Seals of the
+    earliest versions say nothing, and are taken not to have missed any."""
+    if "checkpoints" not in record:
+        return None
+    branches = record.get("branch_records")
+    return Seal(
+        record["generation"],
+        frozenset(record["checkpoints"]),
+        None if branches is None else frozenset(branches),
+    )
 
 
 def counting(records: Iterable[Record], seal: Seal | None) -> list[Record]:
     """The checkpoints that count, by the newest seal: its own driver's, and those of drivers before
-    that it names. Seals of earlier versions name none, and are taken not to have missed any."""
+    that it names."""
     if seal is None:
         return list(records)
-    generation, sound = seal
     return [
         record
         for record in records
-        if record["generation"] >= generation or record["epoch"] in sound
+        if record["generation"] >= seal.generation or record["epoch"] in seal.checkpoints
     ]
+
+
+def counting_branches(records: Mapping[int, Record], seal: Seal | None) -> dict[int, Record]:
+    """The records of branches that count, by number, as `counting` has it for checkpoints."""
+    if seal is None or seal.branches is None:
+        return dict(records)
+    return {
+        number: record
+        for number, record in sorted(records.items())
+        if record["generation"] >= seal.generation or number in seal.branches
+    }
 
 
 def oldest(record: Mapping[str, Any]) -> int:

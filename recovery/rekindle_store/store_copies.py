@@ -273,7 +273,7 @@ class _Copying:
         numbers = reversed(self._numbers("commits"))
         names = (f"commits/{number}.json" for number in numbers)
         for name, data in read_ahead(names, lambda name: (name, self._get(name))):
-            seal = data and store_integrity.seal_of(self._decoded("commit", name, data))
+            seal = data and checkpoint_records.seal_of(self._decoded("commit", name, data))
             if seal:
                 return seal
         return None

@@ -14,7 +14,6 @@ docs/operations.md.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -127,13 +126,6 @@ def check(
         return findings
 
 
-def seal_of(record: Record) -> Seal | None:
-    """What a commit record says of the checkpoints that count, where it sealed the log."""
-    if "checkpoints" not in record:
-        return None
-    return record["generation"], frozenset(record["checkpoints"])
-
-
 def branch_files(
     files: Files, records: Iterable[Record], after: int
 ) -> dict[tuple[str, int], dict[int, str]]:
@@ -167,7 +159,6 @@ UNFINISHED = (
     "copy the store again: it goes on where it was",
 )
 MEANINGS = {
-    "branches": BRANCH_GONE,
     "generations": GENERATION_GONE,
     "offsets": OFFSETS_GONE,
 }
@@ -223,12 +214,22 @@ class _Walk:
             self.findings.add(Damage(name, what, meaning, remedy))
 
     def branches(self) -> None:
-        """The records of what is left out."""
-        for number in self.numbered("branches", "branch"):
-            data = self._read(f"branches/{number}.json")
-            with suppress(RunError):
-                if data is not None:
-                    self.left_out.append(record_format.decode("branch", data, ""))
+        """The records of what is left out. Those that count have no gaps; a record of an older
+        driver that came too late is in nobody's way."""
+        numbers = commit_log.numbers(self.files, "branches")
+        found: dict[int, Record] = {}
+        for number in numbers:
+            name = f"branches/{number}.json"
+            data = self._read(name)
+            record = data and self._decoded("branch", name, data, BRANCH_GONE)
+            if data is not None:  # else a driver has removed it meanwhile
+                self.findings.count("branches", len(data))
+            if record:
+                found[number] = record
+        counting = checkpoint_records.counting_branches(found, self.seal)
+        self.left_out += counting.values()
+        for gap in _stretches(set(range(1, max(counting, default=1))) - set(numbers)):
+            self.findings.add(_gap("branches", gap, BRANCH_GONE))
 
     def listings(self) -> None:
         """The lists of files that sources read: without gaps behind the newest whole record."""
@@ -393,7 +394,7 @@ class _Walk:
 
     def _taken_in(self, number: int, record: Record) -> Iterator[Output]:
         """The output files that a record names, with their rows and the record's number."""
-        self.seal = seal_of(record) or self.seal
+        self.seal = checkpoint_records.seal_of(record) or self.seal
         newest = max((last for _, last, _ in record["finished"].values()), default=0)
         self.finished = max(self.finished, newest)
         for part, epoch, rows, file, _ in sorted(record["outputs"], key=lambda one: one[:2]):

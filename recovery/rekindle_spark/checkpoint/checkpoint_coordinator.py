@@ -44,7 +44,8 @@ class CheckpointCoordinator:
     results of jobs that preserve input, `completed` epochs whose checkpoint has the states of all
     that may run, `state_bytes` what the files hold that a partition's state is made of. Where it
     `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
-    as any other."""
+    as any other. `shared` is the newest epoch whose input an older driver has fixed after this one
+    had started."""
 
     application: DriverContext
     epoch: int | None = None
@@ -59,6 +60,7 @@ class CheckpointCoordinator:
     losses: int = 0
     is_urgent: bool = False
     is_hurried: bool = False
+    shared: int = 0
     last_at: float = field(default_factory=time.monotonic)
     watch: Watch = field(default_factory=Watch)
     ended: list[Result] = field(default_factory=list)
@@ -68,10 +70,11 @@ class CheckpointCoordinator:
     def due(self, epoch: int, work: Ranges) -> int | None:
         """The epoch to checkpoint in this job, or None.
 
-        Not one that has run for some already, as the final epoch has when others follow to it.
+        Not one that has run for some already, as the final epoch has when others follow to it; nor
+        one that an older driver may run as well, whose hosts would write files of the same names.
         """
         application = self.application
-        if epoch <= application.newest:
+        if epoch <= max(application.newest, self.shared):
             return None
         seconds = time.monotonic() - self.last_at
         if self.epoch is not None and (idle := self._idle()) is not None:

@@ -37,7 +37,9 @@ def work(
     without = frozenset(step for step, begin in item.get("without", {}).items() if epoch >= begin)
     certain = ordered and number not in program.uncertain
     named = (request["generation"], item["plan_epoch"], request["attempt"])
-    attempt = "" if certain else "".join(f"-{number}" for number in named)
+    # A host that was given up may still put a file in place, after another one's counts.
+    is_same = certain and number not in program.lenient
+    attempt = "" if is_same else "".join(f"-{number}" for number in named)
     asked = PartitionWork(
         number,
         item["plan_epoch"],

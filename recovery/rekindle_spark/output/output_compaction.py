@@ -20,6 +20,7 @@ Called by `driver_main`. Decided in docs/decisions/0007-output-is-compacted.md.
 import errno
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from rekindle.model.errors import DamagedError, FencedError, RunError
+from rekindle.model.errors import DamagedError, FencedError, RunError, first_line
 from rekindle_spark.output import row_packing
 from rekindle_spark.output.row_packing import RowPacker
 from rekindle_store import checkpoint_records, commit_segments, compacted_outputs, output_rows
@@ -106,6 +107,10 @@ class Compaction:
                 return
             except OSError:
                 continue  # the store is away: what is not put together now will be later
+            except Exception as error:  # a bug: it is not to end this thread unnoticed
+                traceback.print_exc()
+                self._tell(f"ended by {type(error).__name__}: {first_line(error)}")
+                return
 
     def advance(self) -> bool:
         """Do the next thing, if there is one: remove what is needless, put a segment's output

@@ -171,6 +171,17 @@ class Program:
         )
 
     @cached_property
+    def lenient(self) -> frozenset[int]:
+        """The partitions that have a step with dead letters, or read from one that has: until it is
+        committed which rows were left out, a repeat may leave out others."""
+        found: set[int] = set()
+        for chain in sorted(self.chains, key=lambda one: self.ranks[one.first]):
+            fed = {edge.producer for edge in self.edges if edge.consumer == chain.index}
+            if fed & found or any(step.dead_letters for step in (chain.root, *chain.steps)):
+                found.add(chain.index)
+        return frozenset(number for index in found for number in self.chains[index].partitions)
+
+    @cached_property
     def inputs(self) -> tuple[tuple[Edge, ...], ...]:
         """Exchanges into each chain, in the fixed order in which they are read."""
         return tuple(

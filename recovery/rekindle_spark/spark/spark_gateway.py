@@ -59,6 +59,10 @@ _DEFAULTS = {
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
 }
+# Spark's service that serves blocks in place of executors knows Spark's own shuffles alone.
+SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
+# Frames have checksums of their own; this one checks where in a file they are.
+_CHECKED_SHUFFLES = {"spark.shuffle.manager": "rekindle.CheckedShuffleManager"}
 _KUBERNETES_DEFAULTS = {
     # Who has not the application's secret neither registers as an executor nor reads a block: Spark
     # makes one for each start of a driver, and hands it to the executors' pods.
@@ -271,6 +275,8 @@ def _configuration(
         conf.set(key, value)
     if spark_master.is_kubernetes(conf.get("spark.master") or ""):
         defaults |= _KUBERNETES_DEFAULTS
+    if (conf.get(SHUFFLE_SERVICE) or "").lower() != "true":
+        defaults |= _CHECKED_SHUFFLES
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
     others = [item for item in (conf.get(PLUGINS) or "").split(",") if item not in ("", PLUGIN)]

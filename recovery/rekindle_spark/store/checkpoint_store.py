@@ -12,8 +12,8 @@
 
 Every record is created only if it is absent, so of two drivers one is told that it is late: a
 driver that starts seals the commit log with an empty record, at which an older one fails. The seal
-names the checkpoints that count. A record of an older driver that is on its way meanwhile, and
-comes later, is void: it is neither read nor kept.
+names the checkpoints and branches that count. A record of an older driver that is on its way
+meanwhile, and comes later, is void: nobody goes by it, and it is in nobody's way.
 Formats: docs/formats.md. Where the files lie, and how they are made, is up to `store_files`.
 """
 
@@ -38,6 +38,7 @@ from rekindle_spark.store.commit_summary import CommitSummary
 from rekindle_spark.store.store_retry import StoreRetry
 from rekindle_spark.store.user_requests import UserRequests
 from rekindle_store import checkpoint_records, commit_log, commit_segments, store_files
+from rekindle_store.checkpoint_records import Seal
 
 DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST = "drain", "finish", "savepoint"
 # While it is there, a rate that is calibrated stays as it is.
@@ -71,8 +72,9 @@ IN_CHECKPOINT = re.compile(r"([0-9]+)/")
 class StoreHistory:
     """What earlier drivers left: the start of this one. Of commit records it has what they say
     together; the store goes on with that `commit_summary` as it commits. `sound` are the epochs of
-    the checkpoints that count, with the one to go on from. `owner` says whose the store at `place`
-    is, as far as that is known."""
+    the checkpoints that count, with the one to go on from; `branches` are the records that count,
+    whose numbers are 1, 2 and so on. `owner` says whose the store at `place` is, as far as that is
+    known."""
 
     offsets: dict[int, dict[str, Any]]
     fold: CommitSummary
@@ -90,7 +92,8 @@ class CheckpointStore:
         self.files = store_files.at(place)
         self.patience = patience or StoreRetry()
         self.generation = 0
-        self.inherited: frozenset[int] = frozenset()  # checkpoints of older drivers that count
+        # which records of older drivers count, by this one's seal
+        self.inherited = Seal(0)
         self.fold = CommitSummary()
         # of the checkpoint for which it has all digests; None before the first look
         self.begin: Mapping[str, Any] | None = None
@@ -98,8 +101,9 @@ class CheckpointStore:
         self.covered = 0
         # the newest epoch that no start runs again, of this driver's checkpoints
         self.settled = 0
-        # steps that branches which are left out begin with, or were
+        # steps that branches which are left out begin with, or were, and how many records say so
         self.branches: set[str] = set()
+        self.branch_records = 0
         self.lock = threading.Lock()
         self.requests: UserRequests | None = None
 
@@ -141,18 +145,21 @@ class CheckpointStore:
         while self.generation > 1:
             history = self.read()
             try:
-                self._seal(now, history.sound)
+                self._seal(now, history)
                 return history
             except FencedError:
                 self.check_generation()
         return self.read()
 
-    def _seal(self, now: float, sound: frozenset[int]) -> None:
+    def _seal(self, now: float, history: StoreHistory) -> None:
         """Fence older drivers. A checkpoint of theirs that was not seen before has made nothing
-        public, and will not: the commit that says so fails at this record, or this one fails."""
+        public, and will not: the commit that says so fails at this record, or this one fails. So
+        has nothing been made public without a branch whose record was not seen."""
         empty: dict[str, Any] = {"at": now, "plan_epoch": 0, "finished": {}, "outputs": []}
-        self.commit({**empty, "checkpoints": sorted(sound)})
-        self.inherited = sound
+        known = frozenset(range(1, len(history.branches) + 1))
+        found = {"checkpoints": sorted(history.sound), "branch_records": sorted(known)}
+        self.commit({**empty, **found})
+        self.inherited = Seal(self.generation, history.sound, known)
         with suppress(OSError):  # what cannot be removed now goes with the next checkpoint
             self._sound_checkpoints()
 
@@ -202,19 +209,15 @@ class CheckpointStore:
     def log_branch(self, content: Mapping[str, Any]) -> None:
         """Fix from where a branch is left out. Raises FencedError when a newer driver has
         started."""
-        while True:
-            known = self.patience.through(lambda: numbered(self.files, "branches"))
-            try:
-                self._create("branches", 1 + max(known, default=0), "branch", content)
-                self.branches.add(content["step"])
-                return
-            except FencedError:  # perhaps an older driver's, which was on its way
-                self.patience.through(self.check_generation)
+        self._create_instead("branches", self.branch_records + 1, "branch", content)
+        self.branch_records += 1
+        self.branches.add(content["step"])
 
     def join_branches(self) -> None:
         """Remove what is known of branches, the newest first."""
         for number in reversed(self.patience.through(lambda: numbered(self.files, "branches"))):
             self.drop(f"branches/{number}.json")
+        self.branch_records = 0
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""
@@ -263,34 +266,43 @@ class CheckpointStore:
         with self.lock:
             self.fold.forget(record)
             record["fold"] = self.fold.record()
-        try:
-            self._create("checkpoints", epoch, "checkpoint", record)
-        except FencedError:
-            if not self.patience.through(partial(self._make_way, epoch)):
-                raise
-            self._create("checkpoints", epoch, "checkpoint", record)
+        self._create_instead("checkpoints", epoch, "checkpoint", record)
         self.covered = record["fold"]["commits"]
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
             self._prune(self._sound_checkpoints())
 
-    def _make_way(self, epoch: int) -> bool:
-        """Remove the record of a checkpoint that is void; whether it was. Raises FencedError when a
-        newer driver has started."""
+    def _create_instead(
+        self, folder: str, number: int, kind: str, content: Mapping[str, Any]
+    ) -> None:
+        """Create a record, instead of a void one where there is one under its name."""
+        try:
+            self._create(folder, number, kind, content)
+        except FencedError:
+            if not self.patience.through(partial(self._make_way, folder, number, kind)):
+                raise
+            self._create(folder, number, kind, content)
+
+    def _make_way(self, folder: str, number: int, kind: str) -> bool:
+        """Remove a record that is void; whether it was. Raises FencedError when a newer driver has
+        started."""
         self.check_generation()
-        is_void = self._is_void(self._read("checkpoints", epoch, "checkpoint"))
+        is_void = self._is_void(folder, number, self._read(folder, number, kind))
         if is_void:
-            self.files.remove([f"checkpoints/{epoch}.json"])
+            self.files.remove([f"{folder}/{number}.json"])
         return is_void
 
-    def _is_void(self, record: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint came from an older driver once this one had sealed the log."""
-        return record["generation"] < self.generation and record["epoch"] not in self.inherited
+    def _is_void(self, folder: str, number: int, record: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint, or a branch, came from an older driver once this one had sealed the
+        log."""
+        seal = self.inherited
+        known = seal.checkpoints if folder == "checkpoints" else seal.branches or frozenset()
+        return record["generation"] < self.generation and number not in known
 
     def _sound_checkpoints(self) -> list[dict[str, Any]]:
         """The checkpoints that are whole and count; those that are void are removed."""
         whole, _ = self._checkpoints()
-        void = [record for record in whole if self._is_void(record)]
+        void = [one for one in whole if self._is_void("checkpoints", one["epoch"], one)]
         self.files.remove(f"checkpoints/{record['epoch']}.json" for record in void)
         return [record for record in whole if record not in void]
 
@@ -427,10 +439,12 @@ class CheckpointStore:
         if _epoch(checkpoint) < _epoch(self.begin):
             raise FileNotFoundError("a checkpoint was set aside meanwhile")
         _check_gaps("offsets", offsets, begin, max([*offsets, self.fold.newest], default=0))
-        branches = self._read_all("branches", "branch")
+        found = self._read_all("branches", "branch")
+        branches = checkpoint_records.counting_branches(found, self.fold.seal)
         _check_gaps("branches", branches, 1, max(branches, default=0))
         told = [one for _, one in sorted(branches.items())]
         self.branches |= {one["step"] for one in told}
+        self.branch_records = len(told)
         sound = frozenset(record["epoch"] for record in counting)
         place = str(self.files.place)
         return StoreHistory(offsets, self.fold, checkpoint, told, sound, self._owner(), place)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rekindle_spark.checkpoint import restore_points
 from rekindle_store import checkpoint_records
+from rekindle_store.checkpoint_records import Seal
 from rekindle_store.committed_files import DEAD_LETTERS
 
 Record = Mapping[str, Any]
@@ -81,9 +82,8 @@ class CommitSummary:
     has partition names, and for each by how many branches the drivers knew how far it has got;
     `late` has steps; `named` is the newest epoch with output of each query partition. `choices`
     has, of each output of dead letters, by epoch the places of the rows that were left out and that
-    were taken alone (`LeftOutRows`), None where that is not known. `seal` is the generation of the
-    newest driver that has sealed the log, with the epochs of the checkpoints that counted then;
-    None where none has said so.
+    were taken alone (`LeftOutRows`), None where that is not known. `seal` says which
+    records of older drivers count; None where no driver has said so.
     """
 
     commits: int = 0
@@ -93,7 +93,7 @@ class CommitSummary:
     late: dict[str, Late] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)
     choices: dict[str, dict[int, Places | None]] = field(default_factory=dict)
-    seal: tuple[int, frozenset[int]] | None = None
+    seal: Seal | None = None
 
     def take_in(self, number: int, record: Record) -> None:
         """Add the next commit record."""
@@ -118,8 +118,7 @@ class CommitSummary:
                 self.choices.setdefault(part, {}).setdefault(epoch, None)
         for part, epoch, left, alone in record.get("choices", ()):
             self.choices.setdefault(part, {})[epoch] = (left, alone)
-        if "checkpoints" in record:
-            self.seal = (record["generation"], frozenset(record["checkpoints"]))
+        self.seal = checkpoint_records.seal_of(record) or self.seal
 
     def forget(self, checkpoint: Record) -> None:
         """Let go what is known of epochs that are not run again from a checkpoint, by its
@@ -165,7 +164,7 @@ class CommitSummary:
             "late": {step: [late.rows, late.at] for step, late in self.late.items()},
             "named": dict(self.named),
             "choices": {part: list(of.items()) for part, of in self.choices.items()},
-            "seal": None if self.seal is None else [self.seal[0], sorted(self.seal[1])],
+            "seal": None if self.seal is None else _seal_record(self.seal),
         }
 
 
@@ -192,8 +191,20 @@ def from_record(record: Record) -> CommitSummary:
             part: {epoch: None if places is None else tuple(places) for epoch, places in of}
             for part, of in content["choices"].items()
         },
-        None if content["seal"] is None else (content["seal"][0], frozenset(content["seal"][1])),
+        None if content["seal"] is None else _seal(*content["seal"]),
     )
+
+
+def _seal_record(seal: Seal) -> list[Any]:
+    found: list[Any] = [seal.generation, sorted(seal.checkpoints)]
+    return found if seal.branches is None else [*found, sorted(seal.branches)]
+
+
+def _seal(
+    generation: int, checkpoints: Iterable[int], branches: Iterable[int] | None = None
+) -> Seal:
+    known = None if branches is None else frozenset(branches)
+    return Seal(generation, frozenset(checkpoints), known)
 
 
 def _by_index(left_out: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -14,6 +14,7 @@ Called by `driver_main`. Readers: `rekindle_store.commit_log`.
 """
 
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model import record_format
-from rekindle.model.errors import DamagedError, RunError
+from rekindle.model.errors import DamagedError, RunError, first_line
 from rekindle_store import commit_log, commit_segments
 from rekindle_store.store_files import Files
 
@@ -64,6 +65,10 @@ class SegmentWriter:
                 return
             except OSError:
                 continue  # the store is away: what is not sealed now will be later
+            except Exception as error:  # a bug: it is not to end this thread unnoticed
+                traceback.print_exc()
+                self.trouble(f"ended by {type(error).__name__}: {first_line(error)}")
+                return
 
     def advance(self) -> bool:
         """Make the next segment, if a checkpoint covers it; whether it has been made.

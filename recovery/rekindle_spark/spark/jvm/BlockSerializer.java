@@ -28,6 +28,12 @@ import scala.reflect.ClassTag;
  * <p>Why: docs/decisions/0014-our-own-record-serializer.md.
  */
 public final class BlockSerializer extends Serializer implements Serializable {
+  /**
+   * In place of a block that is lost: a frame of version 2 for nobody, without rows, whose checksum
+   * is wrong. The host (frames.py) sees that something is damaged, and goes on behind it.
+   */
+  static final byte[] DAMAGED = Arrays.copyOf(new byte[] {2}, 52);
+
   static void put(DataOutputStream out, int target, byte[] block) throws IOException {
     out.writeInt(target);
     out.writeInt(block.length);
@@ -76,9 +82,6 @@ public final class BlockSerializer extends Serializer implements Serializable {
     private static final int TRUSTED_BYTES_MAX = 1 << 24;
     /** Each part makes four times as much: a sound block takes 5/4 of its size while it is read. */
     private static final int GROWTH_BITS = 2;
-    /** In place of a block whose length is cut off: no host takes it for a frame. */
-    private static final byte[] DAMAGED = {0};
-
     private final DataInputStream in;
 
     Reader(DataInputStream in) {

@@ -85,6 +85,9 @@ final class BlockWriter extends ShuffleWriteProcessor {
         put(entry.getValue(), env.serializerManager().wrapStream(block, plain));
       }
       long[] lengths = output.commitAllPartitions(new long[0]).getPartitionLengths();
+      if (files instanceof CheckedShuffleManager.Resolver checked) {
+        checked.remember(shuffle, mapId, lengths);
+      }
       metrics.incRecordsWritten(blocks.size());
       metrics.incBytesWritten(Arrays.stream(lengths).sum());
       return MapStatus$.MODULE$.apply(env.blockManager().shuffleServerId(), lengths, mapId, 0L);

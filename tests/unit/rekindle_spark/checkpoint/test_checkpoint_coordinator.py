@@ -71,6 +71,15 @@ def fall_behind(application: Any) -> None:
     application.progress.live.discard(LARGEST)
 
 
+def test_an_epoch_that_an_older_driver_may_run_as_well_is_not_checkpointed(
+    application: Any,
+) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.shared = 8
+    assert taking.due(8, NEXT) is None
+    assert taking.due(9, NEXT) == 9
+
+
 def test_while_all_run_it_is_due_at_its_interval(application: Any) -> None:
     assert checkpointing(application, 9.0).due(8, NEXT) is None
     taking = checkpointing(application, 11.0)

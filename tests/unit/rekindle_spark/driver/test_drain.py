@@ -164,7 +164,7 @@ class Loop:
             progress=SimpleNamespace(complete=complete, live={1}),
             arrivals=start(hundred, limit=60),
             polls=None,
-            store=SimpleNamespace(log_offsets=lambda _, record: record),
+            store=SimpleNamespace(generation=1, log_offsets=lambda _, record: record),
             lock=threading.Lock(),
             cuts={},
             events=SimpleNamespace(write=lambda kind, **told: self.events.append((kind, told))),

@@ -26,8 +26,9 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rekindle_spark.driver.driver_clock.now", lambda: NOW)
 
 
-def waiting_for(*, complete: bool, hurries: bool = False) -> float:
-    """Seconds from a cut to the next one, with epochs of 0.5 s that are tripled in a recovery."""
+def cut(*, complete: bool = True, hurries: bool = False, **logged: Any) -> EpochLoop:
+    """The loop of a driver of generation 2 behind a cut, with epochs of 0.5 s that are tripled in a
+    recovery; the record that stands in the log has `logged`."""
     first = epoch_cutter.beginning({}, 0.0, 1.0)
     application: Any = SimpleNamespace(
         settings=SimpleNamespace(
@@ -38,21 +39,33 @@ def waiting_for(*, complete: bool, hurries: bool = False) -> float:
             cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda *_: first
         ),
         polls=None,
-        store=SimpleNamespace(log_offsets=lambda *_: {}),
+        store=SimpleNamespace(generation=2, log_offsets=lambda *_: logged),
         lock=threading.Lock(),
         cuts={},
         events=SimpleNamespace(write=lambda *_, **__: None),
     )
     control: Any = SimpleNamespace(rows_per_second=1.0)
-    checkpointing: Any = SimpleNamespace()
+    checkpointing: Any = SimpleNamespace(shared=-1)
     loop = EpochLoop(application, control, checkpointing, lambda: False, lambda: False)
     loop._cut()
-    return loop.next_cut_at - NOW
+    return loop
+
+
+def waiting_for(*, complete: bool, hurries: bool = False) -> float:
+    """Seconds from a cut to the next one."""
+    return cut(complete=complete, hurries=hurries).next_cut_at - NOW
 
 
 def test_epochs_are_longer_while_something_lost_is_not_back() -> None:
     assert waiting_for(complete=True) == 0.5
     assert waiting_for(complete=False) == 1.5
+
+
+def test_which_epoch_an_older_driver_may_run_as_well_is_known() -> None:
+    assert cut().checkpointing.shared == -1
+    assert cut(generation=2).checkpointing.shared == -1
+    first: epoch_cutter.Cut = epoch_cutter.beginning({}, 0.0, 1.0)
+    assert cut(generation=1).checkpointing.shared == first.epoch
 
 
 def test_what_a_stall_has_left_is_cut_at_once_in_a_recovery_too() -> None:

@@ -17,6 +17,7 @@ from host_world import COUNTS, ROWS, SCHEMA, Desk, Numbers, digests
 
 from rekindle.model.errors import RunError
 from rekindle_spark.executor import frames, host, host_scheduler, partition
+from rekindle_spark.executor.host import Host
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline
 
@@ -30,6 +31,10 @@ def refuse_ninth(table: pa.Table) -> pa.Table:
     if any(at.second == 9 for at in table["at"].to_pylist()):
         raise ValueError("the ninth second")
     return table
+
+
+def ask_for_each(table: pa.Table) -> pa.Table:
+    return refuse_ninth(table) if "SERVICE_AWAY" in os.environ else table
 
 
 def divide(begin: int, end: int) -> float:
@@ -200,9 +205,9 @@ def test_dead_letters_are_a_file_beside_those_of_queries(tmp_path: Path) -> None
     report, _ = desk.ask(ROWS, 1, 2)
     outcome = report["partitions"]["0"]
     first, second = outcome["epochs"]
-    assert first[3]["checked.dead-letters"][:2] == [1, "0-000000001.parquet"]
+    assert first[3]["checked.dead-letters"][:2] == [1, "0-000000001-1-1-1.parquet"]
     assert second[3].keys() == {"out"}
-    path = tmp_path / "outputs" / "checked.dead-letters" / "0-000000001.parquet"
+    path = tmp_path / "outputs" / "checked.dead-letters" / "0-000000001-1-1-1.parquet"
     letters = pq.read_table(path)
     assert letters["dead_letter_error"].to_pylist() == ["raised ValueError: the ninth second"]
     left, _ = first[5]["checked"]
@@ -213,6 +218,23 @@ def test_dead_letters_are_a_file_beside_those_of_queries(tmp_path: Path) -> None
     repeat, _ = desk.ask(ROWS, 1, 2, choices=choices)
     assert digests(repeat["partitions"]["0"]) == digests(outcome)
     assert path.read_bytes() == written, "why it was left out is known no more"
+
+
+def test_a_host_that_was_given_up_does_not_replace_the_file_of_one_that_left_out_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", Numbers())
+    rows.map("checked", ask_for_each, schema=SCHEMA, dead_letters=True).sink("out")
+    desk = Desk(tmp_path, program=program.build(pipeline))
+    desk.store.make_outputs(desk.program.chains[0].outputs)
+    report, _ = desk.ask(ROWS, 1, 1, generation=2)
+    count, name, _ = report["partitions"]["0"]["epochs"][0][3]["out"]
+    desk.host = Host(os.getpid())  # that of the driver before, which goes on late
+    monkeypatch.setenv("SERVICE_AWAY", "1")
+    report, _ = desk.ask(ROWS, 1, 1, generation=1)
+    assert report["partitions"]["0"]["epochs"][0][3]["out"][0] == 9
+    assert (count, pq.read_table(tmp_path / "outputs" / "out" / name).num_rows) == (10, 10)
 
 
 def test_an_answer_comes_when_its_files_their_names_and_its_states_are_on_disk(

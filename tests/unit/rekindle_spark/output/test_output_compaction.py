@@ -436,6 +436,19 @@ def test_the_thread_goes_on_after_the_store_was_away_and_tells_of_damage(
     assert "commits/segments/7-8.jsonl.gz" in told[0]
 
 
+def test_the_thread_does_not_end_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle_spark.output.output_compaction.PAUSE_SECONDS", 0.001)
+    log, told = log_of(9), list[str]()
+    compaction = log.compaction(trouble=told.append)
+
+    def settled() -> int:
+        raise KeyError("a bug")
+
+    compaction.settled = settled
+    compaction.start().join(timeout=60)
+    assert told == ["ended by KeyError: 'a bug'"]
+
+
 def test_the_thread_goes_on_behind_a_file_with_a_damaged_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

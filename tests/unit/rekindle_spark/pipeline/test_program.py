@@ -177,6 +177,15 @@ def test_what_follows_an_uncertain_step_is_uncertain() -> None:
     assert program.build(three_levels()).uncertain == set()
 
 
+def test_what_has_dead_letters_or_reads_from_it_may_leave_out_other_rows_in_a_repeat() -> None:
+    pipeline = three_levels()
+    assert program.build(pipeline).lenient == set()
+    pipeline.steps["kept"] = replace(pipeline.steps["kept"], dead_letters=True)
+    pipeline.source("others", UnreadSource(SCHEMA, "at")).sink("all-others")
+    built = program.build(pipeline)
+    assert {built.owner[number].name for number in built.lenient} == {"rows", "hourly", "largest"}
+
+
 def test_only_what_was_made_of_uncertain_output_depends_on_it() -> None:
     built = with_a_draw()
 

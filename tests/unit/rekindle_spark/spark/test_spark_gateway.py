@@ -59,6 +59,14 @@ def test_on_kubernetes_nobody_without_the_secret_is_an_executor(
     assert conf.get("spark.authenticate") == authenticates
 
 
+@pytest.mark.parametrize("service", [None, "false", "true"])
+def test_indexes_are_checked_unless_sparks_own_service_serves_blocks(service: str | None) -> None:
+    options = {} if service is None else {"spark.shuffle.service.enabled": service}
+    conf = _configuration("flights", "spark://m:7077", "exchange.jar", options, ship_jar=True)
+    wanted = None if service == "true" else "rekindle.CheckedShuffleManager"
+    assert conf.get("spark.shuffle.manager") == wanted
+
+
 def test_the_milliseconds_since_an_executor_was_heard_are_told_in_seconds() -> None:
     gateway = SparkGateway.__new__(SparkGateway)  # a driver that has begun needs a cluster
     lines = "1 10.0.0.7 1500 true node-7\n2 10.0.0.8 0 false \n"

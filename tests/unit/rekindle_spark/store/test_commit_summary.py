@@ -16,6 +16,7 @@ from rekindle.model.errors import DamagedError
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_spark.store.commit_summary import CommitSummary, from_record
 from rekindle_store import local_files
+from rekindle_store.checkpoint_records import Seal
 
 PARTITIONS = [f"rows/{index}" for index in range(6)]
 EARLIER, LATER = 200, 2000
@@ -168,7 +169,7 @@ def test_a_seal_says_which_checkpoints_count_and_letters_which_rows_were_left_ou
     assert (fold.named, fold.seal) == ({letters: 4}, None)
     assert fold.choices == {letters: {4: None, 5: ([2, 3], [])}}
     fold.take_in(3, {**FINISHED, "generation": 2, "checkpoints": [4, 2]})
-    assert fold.seal == (2, frozenset({2, 4}))
+    assert fold.seal == Seal(2, frozenset({2, 4}), None)
     fold.forget({"epoch": 4})
     assert fold.choices == {letters: {5: ([2, 3], [])}}
     assert fold.finished["rows/0"][0].spans == [(5, 5)]

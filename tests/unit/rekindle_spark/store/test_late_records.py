@@ -16,8 +16,11 @@ from file_stories import (
 from rekindle.model import record_format
 from rekindle.model.errors import FencedError
 from rekindle_spark.output import output_commit
+from rekindle_spark.store import commit_summary
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_spark.store.commit_summary import CommitSummary
+from rekindle_store import checkpoint_records, store_integrity
+from rekindle_store.checkpoint_records import Seal
 
 
 def late(older: CheckpointStore, epoch: int, content: dict[str, Any]) -> tuple[str, bytes]:
@@ -94,7 +97,26 @@ def test_of_two_drivers_the_older_one_makes_no_way_for_its_checkpoint(
         older.complete_checkpoint(5, checkpoint(5, "A"))
 
 
-def test_a_late_branch_of_an_older_driver_does_not_end_the_newer_one(
+def branch(step: str) -> dict[str, Any]:
+    return {"chain": "rows", "step": step, "partition": "rows/0", "epoch": 1, "text": "it raises"}
+
+
+def late_branch(older: CheckpointStore, step: str) -> tuple[str, bytes]:
+    """The record of a branch whose request is on its way."""
+    on_its_way: list[tuple[str, bytes]] = []
+    files = older.files
+    older.files = delayed(files, on_its_way, "branches")
+    older.log_branch(branch(step))
+    older.files = files
+    (found,) = on_its_way
+    return found
+
+
+def left_out(place: Path) -> list[str]:
+    return [record["step"] for record in CheckpointStore(place).read().branches]
+
+
+def test_a_late_branch_gives_way_to_the_one_that_a_newer_driver_logs_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = opened(str(tmp_path), 1)
@@ -106,12 +128,70 @@ def test_a_late_branch_of_an_older_driver_does_not_end_the_newer_one(
         monkeypatch.undo()
         with monkeypatch.context() as looked:
             looked.setattr(older, "check_generation", lambda: None)  # it had looked before
-            older.log_branch({"chain": "rows", "step": "late"})
+            older.log_branch(branch("late"))
         create(name, data)
 
     monkeypatch.setattr(type(newer.files), "create", lambda _, *args: overtaken(*args))
-    newer.log_branch({"chain": "rows", "step": "own"})
-    assert [one["step"] for one in newer.read().branches] == ["late", "own"]
+    newer.log_branch(branch("own"))
+    assert [one["step"] for one in newer.read().branches] == ["own"]
+
+
+def test_a_branch_that_comes_after_the_seal_is_left_out_by_nobody(tmp_path: Path) -> None:
+    older = opened(str(tmp_path), 1)
+    older.log_branch(branch("known"))
+    name, data = late_branch(older, "late")
+    newer = CheckpointStore(tmp_path)
+    assert [one["step"] for one in newer.open(2.0).branches] == ["known"]
+    newer.files.create(name, data)
+    assert left_out(tmp_path) == ["known"]
+    assert store_integrity.check(newer.files).damages == []
+    newer.log_branch(branch("own"))
+    third = CheckpointStore(tmp_path).open(3.0)
+    assert [one["step"] for one in third.branches] == ["known", "own"]
+
+
+def test_a_branch_that_comes_after_a_savepoint_has_joined_the_others_stops_no_start(
+    tmp_path: Path,
+) -> None:
+    older = opened(str(tmp_path), 1)
+    older.log_branch(branch("first"))
+    older.log_branch(branch("second"))
+    name, data = late_branch(older, "late")
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    newer.join_branches()
+    newer.files.create(name, data)
+    assert name == "branches/3.json"
+    assert store_integrity.check(newer.files).damages == []
+    third = CheckpointStore(tmp_path)
+    assert third.open(3.0).branches == []
+    for step in ("one", "two", "three"):  # the last of these bears the number of the late one
+        third.log_branch(branch(step))
+    assert left_out(tmp_path) == ["one", "two", "three"]
+
+
+def test_which_branches_count_is_known_from_the_fold_of_a_checkpoint_as_well(
+    tmp_path: Path,
+) -> None:
+    older = opened(str(tmp_path), 1)
+    name, data = late_branch(older, "late")
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    newer.begin_checkpoint(1)
+    newer.complete_checkpoint(1, checkpoint(1, "A"))
+    newer.files.create(name, data)
+    assert left_out(tmp_path) == []
+
+
+def test_where_the_release_before_has_sealed_the_log_all_branches_count() -> None:
+    seal = {"generation": 2, "plan_epoch": 0, "finished": {}, "outputs": [], "checkpoints": [5]}
+    fold = CommitSummary()
+    fold.take_in(1, seal)
+    again = commit_summary.from_record({"fold": fold.record()}).seal
+    assert again == fold.seal
+    record = {"generation": 1, **branch("known")}
+    assert checkpoint_records.counting_branches({1: record}, again) == {1: record}
+    assert checkpoint_records.counting_branches({1: record}, Seal(2)) == {}
 
 
 def test_what_counts_already_is_not_owed_a_second_time() -> None:

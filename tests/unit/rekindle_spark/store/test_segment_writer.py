@@ -220,6 +220,17 @@ def test_the_thread_goes_on_after_the_store_was_away_and_ends_at_damage(
     assert "commits/6.json" in told[0]
 
 
+def test_the_thread_does_not_end_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle_spark.store.segment_writer.PAUSE_SECONDS", 0.001)
+    told = list[str]()
+
+    def covered() -> int:
+        raise KeyError("a bug")
+
+    SegmentWriter(log_of(9), covered, told.append).start().join(timeout=60)
+    assert told == ["ended by KeyError: 'a bug'"]
+
+
 MEMORY = """
 import resource, sys
 from rekindle_spark.store.checkpoint_store import CheckpointStore as Store
