@@ -192,12 +192,13 @@ class PanelledGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each panel, in the order in which the panels' commands begin."""
         del ctx
-        width = max(map(len, self.commands))
-        panels = dict.fromkeys(command.rich_help_panel for command in self.commands.values())
+        commands: dict[str, Any] = dict(self.commands)  # typer's own type has no panel
+        width = max(map(len, commands))
+        panels = dict.fromkeys(command.rich_help_panel for command in commands.values())
         for panel in panels:
             rows = [
                 (name.ljust(width), command.short_help)
-                for name, command in self.commands.items()
+                for name, command in commands.items()
                 if command.rich_help_panel == panel
             ]
             with formatter.section(panel):
