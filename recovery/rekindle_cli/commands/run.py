@@ -160,10 +160,7 @@ def run(
         _run_locally(request, checking, as_json=as_json)
         return
     _check_absent(kill_after, kill, console)
-    identity = store_paths.place_of_driver(name, os.environ)
-    if sidecar is None:
-        why = "no --sidecar: without one no coordinator knows of the driver"
-        cli_options.check_absent("--name", name, why)
+    identity = _identity(name, sidecar)
     place = _Place(_required(store), master, events, sidecar, identity, cluster_has_jar)
     is_submitted = GATEWAY in os.environ
     spark_master.check(master, submitted=is_submitted)
@@ -180,6 +177,14 @@ def _check_absent(kill_after: str | None, kill: int | None, console: bool) -> No
     cli_options.check_absent(
         "--console", console or None, "no --local: elsewhere a coordinator has it"
     )
+
+
+def _identity(name: str | None, sidecar: Path | None) -> store_paths.Place:
+    identity = store_paths.place_of_driver(name, os.environ)
+    if sidecar is None:
+        why = "no --sidecar: without one no coordinator knows of the driver"
+        cli_options.check_absent("--name", name, why)
+    return identity
 
 
 def _required(store: str | None) -> str:
