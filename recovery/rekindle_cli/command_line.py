@@ -14,11 +14,13 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module, metadata
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import rekindle
@@ -51,10 +53,20 @@ REMEDIES = {
     errno.EAGAIN: "let this user start more processes (ulimit -u)",
     errno.ENOMEM: "free some memory",
 }
-EXAMPLE = "Example: rekindle demo --report out"
+EXAMPLE = "Example: rekindle init web-log"
 
 
 Implementation = Callable[..., object] | typer.Typer
+
+
+class HelpPanel(StrEnum):
+    """What a user does with a command: the parts of --help, in the order of the first hour."""
+
+    WRITE = "Write a pipeline and run it"
+    STEER = "See and steer what runs"
+    JUDGE = "Plan for failures, and check what came of them"
+    SERVE = "Coordinate applications"
+    LABORATORY = "Laboratory, in a clone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class Command:
     name: str
     summary: str
     module: str = ""
+    panel: HelpPanel = HelpPanel.LABORATORY
 
     def load(self) -> Implementation:
         """Import the module of the command; a module that is not there is a bug, not skipped."""
@@ -77,43 +90,119 @@ class Command:
         return implementation
 
 
-# In the order of --help; commands of entry points follow. A summary is the first line of its
-# function's docstring, which ends with an example.
+# By panel, each in the order of use; commands of entry points follow in theirs. A summary is the
+# first line of its function's docstring, which ends with an example.
 COMMANDS = (
+    Command(
+        "init",
+        "Write an example that runs: a pipeline, its data, settings and a test.",
+        panel=HelpPanel.WRITE,
+    ),
+    Command(
+        "check",
+        "Say what is wrong with a pipeline before it runs, without a cluster.",
+        panel=HelpPanel.WRITE,
+    ),
+    Command(
+        "test",
+        "Run a pipeline on given rows in this process, without a cluster.",
+        panel=HelpPanel.WRITE,
+    ),
     Command(
         "run",
         "Run a pipeline; a file named `finish` in the store ends it when all output is committed.",
+        panel=HelpPanel.WRITE,
     ),
-    Command("check", "Say what is wrong with a pipeline before it runs, without a cluster."),
-    Command("test", "Run a pipeline on given rows in this process, without a cluster."),
-    Command("init", "Write an example that runs: a pipeline, its data, settings and a test."),
-    Command("savepoint", "End a pipeline at a checkpoint that a changed one can go on from."),
-    Command("output", "Show the committed rows of a query, also while its pipeline runs."),
-    Command("store", "Check a checkpoint store for damage, or copy it to another place."),
-    Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command(
-        "simulate",
-        "Say what a failure would do to each query, by rehearsing it with the coordinator's core.",
+        "output",
+        "Show the committed rows of a query, also while its pipeline runs.",
+        panel=HelpPanel.WRITE,
+    ),
+    Command(
+        "status",
+        "Show applications, their queries, incident and plan, and what is wrong.",
+        panel=HelpPanel.STEER,
+    ),
+    Command(
+        "explain",
+        "Say why a query is not back yet, and what would bring it.",
+        panel=HelpPanel.STEER,
+    ),
+    Command(
+        "priority", "Say which queries matter more than the pipeline says.", panel=HelpPanel.STEER
+    ),
+    Command(
+        "pause",
+        "Let an application finish its epoch and start no other, until it is resumed.",
+        panel=HelpPanel.STEER,
+    ),
+    Command("resume", "Let a paused application go on.", panel=HelpPanel.STEER),
+    Command(
+        "savepoint",
+        "End a pipeline at a checkpoint that a changed one can go on from.",
+        panel=HelpPanel.STEER,
+    ),
+    Command(
+        "store",
+        "Check a checkpoint store for damage, or copy it to another place.",
+        panel=HelpPanel.STEER,
+    ),
+    Command(
+        "reset",
+        "Forget an application in the coordination store, to start it over.",
+        panel=HelpPanel.STEER,
     ),
     Command(
         "forecast",
         "Say what would survive the loss of each failure domain, and when the rest would be back.",
+        panel=HelpPanel.JUDGE,
     ),
-    Command("verify", "Recompute every figure of a report and check every output row."),
+    Command(
+        "simulate",
+        "Say what a failure would do to each query, by rehearsing it with the coordinator's core.",
+        panel=HelpPanel.JUDGE,
+    ),
+    Command(
+        "plan",
+        "Choose the queries to restore on the capacity that is there.",
+        panel=HelpPanel.JUDGE,
+    ),
+    Command(
+        "verify",
+        "Recompute every figure of a report and check every output row.",
+        panel=HelpPanel.JUDGE,
+    ),
     Command(
         "check-history",
         "Tell whether recorded output is consistent, exactly once and deterministic.",
+        panel=HelpPanel.JUDGE,
     ),
-    Command("status", "Show applications, their queries, incident and plan, and what is wrong."),
-    Command("explain", "Say why a query is not back yet, and what would bring it."),
-    Command("priority", "Say which queries matter more than the pipeline says."),
     Command(
-        "pause", "Let an application finish its epoch and start no other, until it is resumed."
+        "sidecar",
+        "Carry the reports of one driver to ZooKeeper, and directives back.",
+        panel=HelpPanel.SERVE,
     ),
-    Command("resume", "Let a paused application go on."),
-    Command("reset", "Forget an application in the coordination store, to start it over."),
-    Command("sidecar", "Carry the reports of one driver to ZooKeeper, and directives back."),
 )
+
+
+class PanelledGroup(TyperGroup):
+    """Commands, listed in --help below their panels. Typer does that only with rich, which the
+    core comes without."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel, in the order in which the panels' commands begin."""
+        del ctx
+        commands: dict[str, Any] = dict(self.commands)  # typer's own type has no panel
+        width = max(map(len, commands))
+        panels = dict.fromkeys(command.rich_help_panel for command in commands.values())
+        for panel in panels:
+            rows = [
+                (name.ljust(width), command.short_help)
+                for name, command in commands.items()
+                if command.rich_help_panel == panel
+            ]
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def main() -> int:
@@ -216,6 +305,7 @@ def _exit_code(work: Callable[[], object]) -> int:
 def application(arguments: Sequence[str]) -> typer.Typer:
     """Build the application; commands that `arguments` name are imported, the others listed."""
     app = typer.Typer(
+        cls=PanelledGroup,
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=EXAMPLE,
@@ -224,12 +314,20 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_rekindle)
-    for command in (*COMMANDS, *_registered()):
+    order = list(HelpPanel)
+    for command in sorted((*COMMANDS, *_registered()), key=lambda one: order.index(one.panel)):
         implementation = command.load() if command.name in arguments else _listed
         if isinstance(implementation, typer.Typer):
-            app.add_typer(implementation, name=command.name, short_help=command.summary)
+            app.add_typer(
+                implementation,
+                name=command.name,
+                short_help=command.summary,
+                rich_help_panel=command.panel,
+            )
         else:
-            app.command(command.name, short_help=command.summary)(implementation)
+            app.command(command.name, short_help=command.summary, rich_help_panel=command.panel)(
+                implementation
+            )
     return app
 
 

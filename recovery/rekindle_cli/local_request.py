@@ -59,6 +59,12 @@ def make(
             what="is given without --kill-after",
             remedy="say when: --kill-after 30s",
         )
+    if kill_after is not None and nodes == 1:
+        raise InputError(
+            where="--kill-after",
+            what="would kill the only node of --local 1",
+            remedy="give --local 2 or more: a node has to survive",
+        )
     killed = max(1, nodes // 2) if kill is None else kill
     kill_after_seconds = None
     if kill_after is not None:

@@ -3,6 +3,9 @@
 It is fed with the driver's events (docs/formats.md) and decides nothing. `commands.run` calls it
 for a cluster that exists, `rekindle_local.local_run` for one on this machine.
 
+Until the first epoch it shows what the start waits for, and for how long; a thread keeps that up to
+date where the main thread waits.
+
 For a driver in this very process a thread follows its event file, what Spark, its Java and
 libraries print goes to a log file, so that it does not tear the table apart, and the first Ctrl-C
 ends the run in order.
@@ -38,12 +41,15 @@ REFRESH_SECONDS = 0.5
 POLL_SECONDS = 0.2
 # Without a terminal: a line about rate and lag so often.
 LINE_SECONDS = 10.0
+# What a start waits for is a line when it has taken so long.
+AWAITED_SECONDS = 2.0
 # The rate that is shown is the mean over so many epochs.
 EPOCHS_OF_RATE = 20
 QUERIES_SHOWN_MAX = 30
 LEVEL_SECONDS, LATE_SECONDS = 5.0, 15.0
 MESSAGES_SHOWN = 3
 STARTING, WAITING = "starting", "waiting for nodes"
+HOSTS, FIRST_PLAN, FIRST_EPOCH = "an executor on each node", "the first plan", "the first epoch"
 # Sources have had no rows for so long: whoever waits for an end learns how to end the run.
 QUIET_SECONDS = 10.0
 # Events that are one sentence, with their fields in it.
@@ -82,6 +88,9 @@ class RunDisplay(Protocol):
     def say(self, text: str) -> None:
         """Show one sentence."""
 
+    def await_next(self, what: str) -> None:
+        """Show what the start waits for from now on."""
+
     def refresh(self) -> None:
         """Show the time that has passed; called several times a second."""
 
@@ -111,6 +120,10 @@ class JsonView:
         """Print one sentence where it does not disturb the JSON."""
         print(text, file=sys.stderr, flush=True)
 
+    def await_next(self, what: str) -> None:
+        """Print it where it does not disturb the JSON."""
+        self.say(f"waiting for {what}")
+
     def refresh(self) -> None:
         """Nothing changes by itself."""
 
@@ -122,13 +135,14 @@ class JsonView:
 class RunView:
     """State, nodes, rate, lag by query, losses, the newest plan, and where the output is.
 
-    `address` is the web console's, "" without one."""
+    `awaited` is what the start waits for; `address` is the web console's, "" without one."""
 
     nodes_expected: int
     output: str
     console: Console = field(default_factory=lambda: Console(highlight=False))
     state: str = STARTING
     nodes: set[str] = field(default_factory=set)
+    awaited: str = ""
     losses: int = 0
     plan: str = ""
     address: str = ""
@@ -150,6 +164,7 @@ class RunView:
     _shown_at: float = 0.0
     _line_at: float = field(default_factory=time.monotonic)
     _began_at: float = field(default_factory=time.monotonic)
+    _awaited_at: float = 0.0
 
     def start(self) -> None:
         """Open the live table where there is a terminal."""
@@ -168,8 +183,12 @@ class RunView:
         """Show one sentence: below the table, or as a line."""
         self.messages.append(text)
         if self._live is None:
-            self.console.print(Text(text))
-            sys.stdout.flush()
+            self._print(text)
+
+    def await_next(self, what: str) -> None:
+        """Show what the start waits for from now on, and for how long."""
+        if what != self.awaited:
+            self.awaited, self._awaited_at = what, time.monotonic()
 
     def show(self, record: Mapping[str, Any]) -> None:
         """Take in one event; kinds that are not known here are passed over."""
@@ -187,10 +206,9 @@ class RunView:
         if self._live is not None and now - self._shown_at > REFRESH_SECONDS:
             self._shown_at = now
             self._live.update(self._picture(), refresh=True)
-        elif self._live is None and now - self._line_at > LINE_SECONDS:
+        elif self._live is None and self._is_line_due(now):
             self._line_at = now
-            self.console.print(Text(self._line()))
-            sys.stdout.flush()
+            self._print(self._line())
 
     def summary(self) -> list[str]:
         """Return sentences about the whole run, for its end."""
@@ -217,7 +235,9 @@ class RunView:
         self.nodes.add(record["node"])
         self.say(f"node {record['node']} joined, {self._of_nodes()}")
         if self.state in (STARTING, WAITING):
-            self.state = WAITING if len(self.nodes) < self.nodes_expected else STARTING
+            is_short = len(self.nodes) < self.nodes_expected
+            self.state = WAITING if is_short else STARTING
+            self.await_next(HOSTS if is_short else FIRST_EPOCH if self.plan else FIRST_PLAN)
 
     def _on_confirmed(self, record: Mapping[str, Any]) -> None:
         self.nodes.discard(record["node"])
@@ -230,6 +250,8 @@ class RunView:
         self.priorities = dict(record["priorities"])
         self.plan = record["text"]
         self.say(record["text"])
+        if self.state == STARTING:
+            self.await_next(FIRST_EPOCH)
 
     def _on_recovered(self, _: Mapping[str, Any]) -> None:
         self.state = "running"
@@ -309,6 +331,18 @@ class RunView:
 
     # What is drawn.
 
+    def _print(self, text: str) -> None:
+        # a line stays one line: whoever looks for words in a file finds them
+        self.console.print(Text(text), soft_wrap=True)
+        sys.stdout.flush()
+
+    def _is_line_due(self, now: float) -> bool:
+        """Every ten seconds, and once for each thing that a start waits for, if that takes long."""
+        is_new = not self._rates and self._line_at < self._awaited_at
+        return now - self._line_at > LINE_SECONDS or (
+            is_new and now - self._awaited_at > AWAITED_SECONDS
+        )
+
     def _of_nodes(self) -> str:
         return f"{len(self.nodes)} of {self.nodes_expected} nodes"
 
@@ -331,10 +365,18 @@ class RunView:
     def _line(self) -> str:
         lags = [lag for query in self._reached if (lag := self._lag_seconds(query)) is not None]
         worst = f", lag at most {max(lags):.1f} s" if lags else ""
-        rate = f"{self._rate():,.0f} rows/s"
-        if not self._rates:  # before the first epoch
-            rate = f"for {time.monotonic() - self._began_at:.0f} s"
-        return f"{self.state}: {self._of_nodes()}, {rate}{worst}"
+        if not self._rates:
+            return self._start_line()
+        return f"{self.state}: {self._of_nodes()}, {self._rate():,.0f} rows/s{worst}"
+
+    def _start_line(self) -> str:
+        """Before the first epoch."""
+        now = time.monotonic()
+        state = STARTING if self.state == WAITING else self.state
+        line = f"{state} for {now - self._began_at:.0f} s: {self._of_nodes()}"
+        if not self.awaited:
+            return line
+        return f"{line}; waiting for {self.awaited} ({now - self._awaited_at:.0f} s)"
 
     def _picture(self) -> Table:
         outer = Table.grid(padding=(0, 0))
@@ -342,7 +384,7 @@ class RunView:
         outer.add_row(self._queries())
         if self.plan:
             outer.add_row(Text(f"plan: {self.plan}", style="dim"))
-        for message in self.messages:
+        for message in tuple(self.messages):  # other threads say something meanwhile
             outer.add_row(Text(f"· {message}", style="dim"))
         outer.add_row(Text(f"output: {self.output}", style="dim"))
         if self.address:
@@ -376,11 +418,6 @@ class RunView:
 def shown(events: Path, view: RunDisplay) -> Iterator[None]:
     """Inside, the view is fed with what is appended to the event file."""
     followed = EventFile.at_end(events)
-    ended = threading.Event()
-
-    def follow() -> None:
-        while not ended.wait(POLL_SECONDS):
-            take()
 
     def take() -> None:
         with suppress(OSError):  # a reader of events ends no run
@@ -388,16 +425,31 @@ def shown(events: Path, view: RunDisplay) -> Iterator[None]:
                 view.show(record)
         view.refresh()
 
-    thread = threading.Thread(target=follow, name="view", daemon=True)
     view.start()
+    try:
+        with repeated(take):
+            yield
+    finally:
+        take()
+        view.stop()
+
+
+@contextmanager
+def repeated(work: Callable[[], None]) -> Iterator[None]:
+    """Inside, a thread does the work several times a second, while this one may wait."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(POLL_SECONDS):
+            work()
+
+    thread = threading.Thread(target=repeat, name="view", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-        take()
-        view.stop()
 
 
 @contextmanager

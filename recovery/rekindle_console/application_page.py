@@ -165,7 +165,7 @@ def _title(summary: Summary) -> str:
         return "The run is over."
     if found.incident is not None:
         lost = len(found.incident.lost)
-        what = f"{counted(lost, 'node')} lost" if lost else "everything lost"
+        what = f"{counted(lost, 'node')} lost" if lost else "A driver started again"
         if found.incident.is_announced:
             what = f"{counted(len(set(found.incident.announced)), 'node')} announced to go"
         return f"{what}. {live:,} of {counted(total, 'query', 'queries')} run."
@@ -262,7 +262,6 @@ def _incident(
     waiting = [query for query in summary.standing.queries if query.phase is Phase.WAITING]
     more = len(waiting) - WAITING_MAX
     recorded = next((item for item in incidents if item.number == incident.number), None)
-    nothing = page_text.NOTHING if incident.is_announced else "everything"
     requests = summary.record.case.requests.values()
     asked = [counted(item.count, "node") for item in requests if item.what == "nodes"]
     return IncidentSection(
@@ -270,7 +269,7 @@ def _incident(
             ("incident", f"{incident.number}, {incident.kind}"),
             ("since", page_text.clock(incident.began_at, now)),
             ("announced to go", _announced(incident)),
-            ("lost", page_text.listed(incident.lost) or nothing),
+            ("lost", page_text.listed(incident.lost) or page_text.NOTHING),
             ("impaired domains", page_text.listed(incident.domains) or page_text.NOTHING),
             ("plans so far", f"{incident.plans:,}"),
             ("requested", ", ".join(asked) or "nothing now"),

@@ -128,25 +128,30 @@ class _Run:
         nodes = "1 node" if request.nodes == 1 else f"{request.nodes} nodes"
         view.say(f"starting {nodes}, ZooKeeper and a coordinator on this machine")
         with ExitStack() as stack:
-            stack.enter_context(cluster)
-            control = stack.enter_context(
-                LocalControlPlane(
-                    directory=directory / "control",
-                    cluster=directory / "provisioning",
-                    socket=cluster.temporary / "sidecar.sock",
-                    place=place,
-                    console=request.console,
+            stack.callback(view.stop)
+            view.start()
+            with run_view.repeated(view.refresh):
+                view.await_next(f"Spark's master and {nodes}")
+                stack.enter_context(cluster)
+                view.await_next("ZooKeeper, the coordinator and the sidecar")
+                control = stack.enter_context(
+                    LocalControlPlane(
+                        directory=directory / "control",
+                        cluster=directory / "provisioning",
+                        socket=cluster.temporary / "sidecar.sock",
+                        place=place,
+                        console=request.console,
+                    )
                 )
-            )
             address = control.zookeeper.connect_string
             view.say(f"see more with: rekindle status {place} --zookeeper {address}")
             run = cls(request, view, cluster, control, provisioning, driver, EventFile(driver.log))
             stack.callback(driver.end)
             stack.callback(provisioning.close)
-            stack.callback(view.stop)
+            stack.callback(view.stop)  # before all of that ends, which takes a while
             stack.enter_context(_interrupts(run.interrupt))
-            view.start()
             provisioning.start()
+            view.await_next("the driver, which starts Spark")
             run.start_driver(_settings_file(request, directory), place)
             yield run
 
@@ -191,6 +196,8 @@ class _Run:
 
     def _take_events(self) -> None:
         for record in self.driver.fresh_events():
+            if not self.has_store:
+                self.view.await_next(run_view.HOSTS)
             self.has_store = True
             if record["kind"] == "recovered" and self.recovered_at is None:
                 self.recovered_at = time.monotonic()

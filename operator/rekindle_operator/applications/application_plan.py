@@ -117,7 +117,9 @@ def plan(
         admitted=admitted,
         chosen=tuple(ordered),
         skipped={name: why for name, why in answer.skipped.items() if name not in chosen},
-        text=describe(answer, one="application", several="applications"),
+        text=describe(
+            answer, verb="Admit", one="waiting application", several="waiting applications"
+        ),
         priority_sum=answer.priority_sum,
         waiting_millis=_waiting(known.values(), admitted | taken),
     )

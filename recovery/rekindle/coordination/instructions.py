@@ -46,7 +46,12 @@ def describe(plan: Plan) -> str:
         name += f" of incident {plan.incident}"
     rollback = " Survivors roll back first." if plan.rollback else ""
     what = recovery_problem.describe(
-        plan.answer, one="query partition", several="query partitions", lost=plan.waiting
+        plan.answer,
+        # at a fresh start nothing was there before, and a driver that starts again has lost no node
+        verb="Start" if plan.incident is None else "Bring back",
+        one="waiting query partition",
+        several="waiting query partitions",
+        waiting=plan.waiting,
     )
     return f"{name} ({plan.reason}): {what}{rollback}"
 

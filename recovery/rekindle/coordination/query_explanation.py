@@ -177,14 +177,20 @@ def _sentences(
     if (why := _why(explanation, found)) is not None:
         yield why
     if explanation.first:
-        yield f"More important and not back either: {named(explanation.first)}."
+        yield f"More important and waiting too: {named(explanation.first)}."
     catching_up = [item.name for item in found.queries if item.phase is Phase.CATCHING_UP]
     if catching_up:
         yield f"Still catching up: {named(tuple(catching_up))}."
+    verb = _verb(state)
     if explanation.next_plan:
-        yield f"A plan made now would bring back {named(explanation.next_plan)}."
+        yield f"A plan made now would {verb} {named(explanation.next_plan)}."
     elif step is not None:
-        yield f"A plan made now would bring back nothing: {step.text} ({step.reason})"
+        yield f"A plan made now would {verb} nothing: {step.text} ({step.reason})"
+
+
+def _verb(state: CoordinationState) -> str:
+    """What a plan does to queries that wait: at a fresh start nothing is lost."""
+    return "start" if state.incident is None else "bring back"
 
 
 def _why(explanation: Explanation, found: ApplicationStatus) -> str | None:
@@ -232,7 +238,7 @@ def _remedy(
     if state.catching_up and application_status.is_next(settled, wanted, now, clock=clock):
         return f"{name} fits as soon as those that catch up have caught up."
     if more is None:
-        return "It is not known how many more nodes would bring it back."
+        return f"It is not known how many more nodes would {_verb(state)} it."
     capacity = max(view.capacity_percent for view in state.nodes.values())
     nodes = f"{counted(more, 'more node')} of {capacity:g} % CPU"
     return f"With {nodes} {name} would be in the next plan."

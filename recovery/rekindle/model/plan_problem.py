@@ -87,21 +87,27 @@ class Answer:
 
 
 def describe(
-    answer: Answer, *, one: str = "query", several: str = "queries", lost: int | None = None
+    answer: Answer,
+    *,
+    verb: str = "Bring back",
+    one: str = "lost query",
+    several: str = "lost queries",
+    waiting: int | None = None,
 ) -> str:
-    """The plan as one sentence; the runtime's problems have query partitions for queries. `lost`:
-    how many are, where the problem had not all of them."""
+    """The plan as one sentence. `verb` and the nouns are the caller's: the runtime's problems have
+    query partitions for queries, and at a start nothing is lost. `waiting`: how many are, where
+    the problem had not all of them."""
     asked = len(answer.queries) + sum(1 for why in answer.skipped.values() if why != RUNNING)
-    lost = asked if lost is None else lost
-    if not lost:
-        return f"Nothing to bring back: no {one} has lost a partition."
-    what = f"Bring back {len(answer.queries)} of {lost} lost {one if lost == 1 else several}"
+    waiting = asked if waiting is None else waiting
+    if not waiting:
+        return f"Nothing to {verb.lower()}: there is no {one}."
+    what = f"{verb} {len(answer.queries)} of {waiting} {one if waiting == 1 else several}"
     cost = f"{_count(len(answer.partitions), 'partition')}, {answer.used_cpu_percent:.6g} % CPU"
     where = f" on {_count(len(answer.placement), 'node')}" if answer.placement else ""
     proof = f"at most {math.ceil(1000 * answer.gap) / 10:g} % below the best possible"
     if answer.status == "optimal":
         proof = "the best possible"
-    if lost > asked:
+    if waiting > asked:
         proof += f" of the {asked} that are to come first"
     return (
         f"{what} with {cost}{where}: priorities of {answer.priority_sum:.6g}, {proof} "

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 KNOWN_STORE = 3
 # Set for the Python program that spark-submit starts: where its JVM listens.
 GATEWAY = "PYSPARK_GATEWAY_PORT"
+PLACE_REMEDY = "name a folder that all nodes share, or s3://BUCKET/PREFIX"
 
 Master = Annotated[
     str | None,
@@ -136,6 +137,10 @@ def run(
     """
     place_options = _options(conf or [])
     checking = _Checking(pipeline, import_seconds, call=check)
+    if store is not None and not store.strip():
+        raise InputError(
+            where="--store", what="is empty", remedy=f"{PLACE_REMEDY}, or leave it out"
+        )
     if local is not None:
         absent = {"--master": master, "--sidecar": sidecar, "--name": name, "--events": events}
         for option, value in absent.items():
@@ -155,7 +160,8 @@ def run(
         _run_locally(request, checking, as_json=as_json)
         return
     _check_absent(kill_after, kill, console)
-    place = _Place(_required(store), master, events, sidecar, name, cluster_has_jar)
+    identity = _identity(name, sidecar)
+    place = _Place(_required(store), master, events, sidecar, identity, cluster_has_jar)
     is_submitted = GATEWAY in os.environ
     spark_master.check(master, submitted=is_submitted)
     if not is_submitted:
@@ -173,12 +179,20 @@ def _check_absent(kill_after: str | None, kill: int | None, console: bool) -> No
     )
 
 
+def _identity(name: str | None, sidecar: Path | None) -> store_paths.Place:
+    identity = store_paths.place_of_driver(name, os.environ)
+    if sidecar is None:
+        why = "no --sidecar: without one no coordinator knows of the driver"
+        cli_options.check_absent("--name", name, why)
+    return identity
+
+
 def _required(store: str | None) -> str:
     if store is None:
         raise InputError(
             where="--store",
             what="is missing",
-            remedy="name a folder that all nodes share, or s3://BUCKET/PREFIX",
+            remedy=PLACE_REMEDY,
         )
     return store
 
@@ -191,7 +205,7 @@ class _Place:
     master: str | None
     events: Path | None
     sidecar: Path | None
-    name: str | None
+    identity: store_paths.Place
     cluster_has_jar: bool
 
 
@@ -278,7 +292,7 @@ def _run_on_cluster(
         options=conf,
         cluster_has_jar=given.cluster_has_jar,
         sidecar=given.sidecar,
-        identity=store_paths.place_of_driver(given.name, os.environ),
+        identity=given.identity,
     )
     view = run_view.make(wanted.runtime.nodes_expected, given.store, as_json=as_json)
     with ExitStack() as stack:
@@ -287,17 +301,19 @@ def _run_on_cluster(
             stack.enter_context(run_view.log_apart(log))
             view.say(f"what Spark prints is in {log}")
         stack.enter_context(run_view.shown(events, view))
+        view.await_next(f"Spark at {given.master}" if given.master else "Spark")
         driver_main.run(
-            loaded.pipeline, wanted, place, started=partial(_take_interrupts, given.store, view)
+            loaded.pipeline, wanted, place, started=partial(_spark_is_there, given.store, view)
         )
     _summarise(view)
 
 
-def _take_interrupts(store: str, view: "RunDisplay") -> None:
+def _spark_is_there(store: str, view: "RunDisplay") -> None:
     from rekindle_cli import run_view
     from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
     from rekindle_store import store_files
 
+    view.await_next(run_view.HOSTS)
     run_view.interrupts_end_in_order(
         lambda: store_files.at(store).put({SAVEPOINT_REQUEST: b""}), view
     )

@@ -155,10 +155,10 @@ def _details(standing: ApplicationStatus) -> Iterator[RenderableType]:
         yield Text("nodes: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     incident = standing.incident
     if incident is not None:
-        lost = ", ".join(incident.lost) or (
-            "nothing yet" if incident.is_announced else "everything"
-        )
-        began = f"{incident.kind} since {_clock(incident.began_at)}, lost {lost}"
+        what = f"lost {', '.join(incident.lost)}" if incident.lost else "a driver started again"
+        if incident.is_announced and not incident.lost:
+            what = "lost nothing yet"
+        began = f"{incident.kind} since {_clock(incident.began_at)}, {what}"
         yield Text(f"incident {incident.number}: {began}; plans so far: {incident.plans}")
     if standing.plan is not None:
         yield Text(f"plan, {standing.plan.outcome}: {standing.plan.text}")

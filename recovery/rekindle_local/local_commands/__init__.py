@@ -6,7 +6,7 @@
 Other packages register theirs in the same way.
 """
 
-from rekindle_cli.command_line import Command
+from rekindle_cli.command_line import Command, HelpPanel
 
 __all__ = ["COORDINATOR", "DEMO"]
 
@@ -14,9 +14,11 @@ COORDINATOR = Command(
     "coordinator",
     "Coordinate the applications of a store; several coordinators elect the one that does.",
     "rekindle_local.local_commands.coordinator_command",
+    HelpPanel.SERVE,
 )
 DEMO = Command(
     "demo",
     "Kill nodes under a running pipeline and report how its queries come back.",
     "rekindle_local.local_commands.demo_command",
+    HelpPanel.WRITE,
 )

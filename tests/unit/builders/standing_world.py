@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from rekindle.coordination import application_status, query_explanation, session
 from rekindle.coordination.application_status import ApplicationStatus, ApplicationView, Phase
 from rekindle.coordination.session import ApplicationReading, Case
@@ -129,6 +131,17 @@ class Desk:
 
     def explain(self, query: str) -> query_explanation.Explanation:
         return query_explanation.explain(self.view(), query, self.now, clock=float)
+
+
+def resumed() -> Desk:
+    """A driver that has found earlier work in the store, before any node has come."""
+    desk = Desk()
+    assert desk.reading.topology is not None
+    topology = msgspec.structs.replace(desk.reading.topology, resumed=True)
+    desk.reading = replace(desk.reading, topology=topology)
+    desk.nodes.clear()
+    desk.settle()
+    return desk
 
 
 def running(**policy: Any) -> Desk:

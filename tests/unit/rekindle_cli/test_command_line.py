@@ -1,6 +1,7 @@
 """The command line: what it lists, what it imports, and how errors end."""
 
 import errno
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -259,6 +260,24 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     for name in REGISTERED:
         assert f"  {name} " in run.stdout
     assert "..." not in run.stdout.replace("[ARGS]...", "")
+
+
+def test_help_groups_commands_by_what_a_user_does_the_laboratory_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command_line.run(command_line.application, ["--help"]) == 0
+    panels: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.partition("exit.\n")[2].splitlines():
+        if line.endswith(":"):
+            names = panels[line[:-1]] = []
+        elif re.match(r"  [a-z]", line):
+            names.append(line.split()[0])
+    assert list(panels) == list(command_line.HelpPanel)
+    first, *_, last = panels.values()
+    assert first == ["init", "check", "test", "run", "output", "demo"]
+    assert last == ["bench", "chaos", "sim"]
+    everything = [*(command.name for command in command_line.COMMANDS), *REGISTERED]
+    assert sorted(name for names in panels.values() for name in names) == sorted(everything)
 
 
 @pytest.mark.parametrize("command", command_line.COMMANDS, ids=lambda command: command.name)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rekindle_cli import run_view
 from rekindle_cli.run_view import RunView
+from rekindle_local import process_sets
 
 FORMATS = Path(__file__).parents[3] / "docs" / "formats.md"
 
@@ -62,9 +63,52 @@ def test_a_store_that_is_full_or_away_is_a_line_with_the_cause_and_what_to_do() 
 def test_until_the_first_epoch_the_line_has_the_time_that_the_start_has_taken() -> None:
     seen, _ = view()
     seen._began_at -= 40
-    assert seen._line() == "starting: 0 of 2 nodes, for 40 s"
+    assert seen._line() == "starting for 40 s: 0 of 2 nodes"
     seen.show({"kind": "cut", "epoch": 1, "rows": 5, "cut_at": 100.0})
     assert seen._line() == "starting: 0 of 2 nodes, 0 rows/s"
+
+
+def test_what_a_start_waits_for_is_a_line_once_it_takes_over_two_seconds() -> None:
+    seen, shown = view()
+    for awaited in ("Spark's master and 2 nodes", "ZooKeeper"):
+        seen.await_next(awaited)
+        seen.refresh()
+    assert shown.getvalue() == ""
+    seen._began_at -= 40
+    seen._line_at -= 5
+    seen._awaited_at -= 2.1
+    seen.refresh()
+    seen.refresh()
+    assert shown.getvalue() == "starting for 40 s: 0 of 2 nodes; waiting for ZooKeeper (2 s)\n"
+
+
+def test_a_start_waits_for_nodes_then_a_plan_then_an_epoch() -> None:
+    seen, _ = view()
+    awaited = []
+    plan = {"kind": "plan", "text": "Plan 1", "priorities": {"q": 1.0}}
+    cut = {"kind": "cut", "epoch": 1, "rows": 5, "cut_at": 100.0}
+    for record in ({"kind": "joined", "node": "a"}, {"kind": "joined", "node": "b"}, plan, cut):
+        seen.show(record)
+        awaited.append(seen._line().partition("waiting for ")[2].partition(" (")[0])
+    assert awaited == ["an executor on each node", "the first plan", "the first epoch", ""]
+
+
+def test_a_long_sentence_is_one_line_where_there_is_no_terminal() -> None:
+    seen, shown = view()
+    seen.say("word " * 60)
+    assert shown.getvalue() == "word " * 60 + "\n"
+
+
+def test_while_something_is_waited_for_the_seconds_go_on() -> None:
+    seen, shown = view(terminal=True)
+    seen.start()
+    seen.await_next("ZooKeeper")
+    seen._awaited_at -= 30
+    with run_view.repeated(seen.refresh):
+        assert process_sets.await_condition(
+            lambda: "ZooKeeper (30 s)" in shown.getvalue(), limit_seconds=5.0
+        )
+    seen.stop()
 
 
 def test_the_rate_is_of_rows_between_the_cuts() -> None:

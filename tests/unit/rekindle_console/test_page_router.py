@@ -18,7 +18,7 @@ from console_world import (
     unreported,
     with_nodes,
 )
-from standing_world import NODES, Desk, running, short_of_capacity
+from standing_world import NODES, Desk, resumed, running, short_of_capacity
 
 from rekindle.coordination import LossNotice
 from rekindle.coordination.coordination_state import active
@@ -135,6 +135,12 @@ def test_a_node_that_is_announced_to_go_is_shown_and_nothing_counts_as_lost() ->
     found = read(Values([record_of(desk, "team/flights")]), "/applications/team/flights")
     assert "1 node announced to go. 2 of 2 queries run." in found.text
     assert re.search(r"n1 is announced to go, .* \(spot\)\.", found.text), found.text
+    assert "everything" not in found.text
+
+
+def test_a_driver_that_started_again_has_lost_no_node() -> None:
+    found = read(Values([record_of(resumed(), "team/flights")]), "/applications/team/flights")
+    assert "A driver started again. 0 of 2 queries run." in found.text
     assert "everything" not in found.text
 
 

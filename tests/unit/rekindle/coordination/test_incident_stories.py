@@ -303,6 +303,21 @@ def test_a_plan_reads_as_a_sentence() -> None:
     assert "\n" not in sentence
 
 
+def test_a_plan_of_a_start_says_that_nothing_is_lost() -> None:
+    (plan,) = plans(fresh(nodes=2).back("n1", "n2"))
+    count = len(EVERYTHING)
+    assert core.describe(plan).startswith(
+        f"Plan 1 (started): Start {count} of {count} waiting query partitions with "
+    )
+
+
+def test_a_plan_of_a_driver_that_starts_again_names_no_loss() -> None:
+    story = fresh()
+    story.tell(core.Started(2, resumed=True))
+    plan = plans(story.back("n1", "n2"))[0]
+    assert "Bring back 4 of 4 waiting query partitions with " in core.describe(plan)
+
+
 def test_a_tick_with_nothing_due_changes_nothing() -> None:
     story = running()
     before = story.state

@@ -1,9 +1,10 @@
 """Why a query is not back, and what would bring it."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from standing_world import NODES, phases, running, short_of_capacity
+from standing_world import NODES, Desk, phases, running, short_of_capacity
 
 from rekindle.coordination.application_status import Phase
 from rekindle.model.errors import InputError
@@ -74,6 +75,15 @@ def test_a_query_in_the_next_plan_needs_no_more_nodes() -> None:
     found = desk.explain("ranking")
     assert (found.next_plan, found.more_nodes) == (("ranking/0",), 0)
     assert "ranking is in the next plan." in found.sentences
+
+
+def test_at_a_first_start_nothing_is_to_be_brought_back() -> None:
+    desk = Desk()
+    del desk.nodes["n1"]
+    desk.settle()
+    said = " ".join(desk.explain("ranking").sentences)
+    assert "A plan made now would start nothing: 3 of 4 nodes are up. (waiting-for-nodes)" in said
+    assert not re.search(r"back|[Ll]ost", said), said
 
 
 def test_a_query_that_fits_once_others_have_caught_up_is_told_so() -> None:

@@ -1,6 +1,7 @@
 """Problems and answers as JSON: what is accepted, and how the rest is refused."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -249,3 +250,8 @@ def test_a_plan_reads_as_a_sentence() -> None:
         "Bring back 1 of 2 lost queries with 1 partition, 10 % CPU on 1 node: priorities of 7, "
         "at most 12.5 % below the best possible (best-density)."
     )
+    assert plan_problem.describe(ANSWER, verb="Start", one="query", several="queries").startswith(
+        "Start 1 of 2 queries with 1 partition"
+    )
+    nothing = replace(ANSWER, queries=(), skipped={})
+    assert plan_problem.describe(nothing) == "Nothing to bring back: there is no lost query."

@@ -44,6 +44,7 @@ def test_the_more_important_application_comes_first() -> None:
     assert made.admitted == {"high-driver", "high-0"}
     assert made.skipped == {"low": "no-capacity"}
     assert made.waiting_millis == {"low": 2_000}
+    assert made.text.startswith("Admit 1 of 2 waiting applications with 2 partitions")
 
 
 def test_nothing_is_admitted_below_its_minimum() -> None:
