@@ -22,6 +22,7 @@ from rekindle.protocol import (
     BufferingOrder,
     Directive,
     DropOrder,
+    LagGoalsOrder,
     MoveOrder,
     OrderingOrder,
     PauseOrder,
@@ -33,13 +34,14 @@ from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.executor_membership import ExecutorLoss, HostFailures, Membership
 from rekindle_spark.control.report_builder import ReportBuilder
-from rekindle_spark.driver import away_sources
+from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control import memory_pressure
 from rekindle_spark.flow_control.cost_statistics import CostStatistics
 from rekindle_spark.flow_control.stragglers import CrowdedEpochs, Epoch, Stragglers
 from rekindle_spark.jobs import fault_attribution
 from rekindle_spark.jobs.job_runner import Attempts, Result
+from rekindle_spark.output import lag_goals
 from rekindle_spark.store.checkpoint_store import RATE_REQUEST
 
 CONFER_SECONDS = 0.25
@@ -450,6 +452,9 @@ class ControlLoop:
             case OrderingOrder(mode=mode):
                 application.ordering = mode
                 self._tell_switch("ordering", mode, reason)
+            case LagGoalsOrder(goals=goals):
+                lag_goals.change(application, goals, driver_clock.now())
+                application.events.write("lag-goals", goals=goals, reason=reason)
             case DropOrder(nodes=nodes):
                 self._drop(nodes)
                 application.events.write("dropped", nodes=sorted(nodes), reason=reason)

@@ -73,6 +73,21 @@ class Late:
     at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class BeyondGoals:
+    """For how many `seconds` each query has been further behind than its goal, up to the moment
+    `at`; `goals` (query -> seconds) are those that held then."""
+
+    at: float = 0.0
+    goals: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def with_record(self, said: Record) -> "BeyondGoals":
+        """After what a commit record says: totals that have changed, and goals if they have."""
+        seconds = {**self.seconds, **said["seconds"]}
+        return BeyondGoals(max(self.at, said["at"]), said.get("goals", self.goals), seconds)
+
+
 @dataclass(slots=True)
 class CommitSummary:
     """All commit records up to the number `commits`.
@@ -83,7 +98,7 @@ class CommitSummary:
     has, of each output of dead letters, by epoch the places of the rows that were left out and that
     were taken alone (`LeftOutRows`), None where that is not known. `seal` is the generation of the
     newest driver that has sealed the log, with the epochs of the checkpoints that counted then;
-    None where none has said so.
+    None where none has said so. `lag_goals` are as the newest record with some has them.
     """
 
     commits: int = 0
@@ -94,6 +109,7 @@ class CommitSummary:
     named: dict[str, int] = field(default_factory=dict)
     choices: dict[str, dict[int, Places | None]] = field(default_factory=dict)
     seal: tuple[int, frozenset[int]] | None = None
+    lag_goals: BeyondGoals = field(default_factory=BeyondGoals)
 
     def take_in(self, number: int, record: Record) -> None:
         """Add the next commit record."""
@@ -118,6 +134,8 @@ class CommitSummary:
                 self.choices.setdefault(part, {}).setdefault(epoch, None)
         for part, epoch, left, alone in record.get("choices", ()):
             self.choices.setdefault(part, {})[epoch] = (left, alone)
+        if "lag_goals" in record:
+            self.lag_goals = self.lag_goals.with_record(record["lag_goals"])
         if "checkpoints" in record:
             self.seal = (record["generation"], frozenset(record["checkpoints"]))
 
@@ -166,6 +184,11 @@ class CommitSummary:
             "named": dict(self.named),
             "choices": {part: list(of.items()) for part, of in self.choices.items()},
             "seal": None if self.seal is None else [self.seal[0], sorted(self.seal[1])],
+            "lag_goals": {
+                "at": self.lag_goals.at,
+                "seconds": dict(self.lag_goals.seconds),
+                "goals": dict(self.lag_goals.goals),
+            },
         }
 
 
@@ -193,6 +216,8 @@ def from_record(record: Record) -> CommitSummary:
             for part, of in content["choices"].items()
         },
         None if content["seal"] is None else (content["seal"][0], frozenset(content["seal"][1])),
+        # an older version counts none
+        BeyondGoals(**content.get("lag_goals", {})),
     )
 
 
