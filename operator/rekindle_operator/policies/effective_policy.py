@@ -124,9 +124,9 @@ def effective(policy: RecoveryPolicy, class_: RecoveryClass) -> Effective:
 
 
 def known(held: Effective, queries: Collection[str]) -> tuple[Effective, tuple[UnknownQuery, ...]]:
-    """What holds for an application with these queries, without what is said of other queries.
+    """What holds for an application with these queries, without priorities and goals of others.
 
-    The core refuses that, and one policy may select applications with different queries.
+    The core refuses these, and one policy may select applications with different queries.
     """
     policy, there = held.policy, tuple(sorted(queries))
     asked = {"priorities": {*policy.priorities, *held.overrides}, "lagGoals": {*policy.lag_goals}}

@@ -184,8 +184,8 @@ class ApplicationStatus:
     """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
     coordinator has seen that, when the driver last told it something new, or None. `late_rows`
     (step -> rows) came too late for a step, ever since the application began; `sources` are as the
-    driver last saw them. `weighted_beyond_goal_seconds` is the mean of what queries with a goal
-    have, weighted by their priorities; None where none has one."""
+    driver last saw them. `weighted_beyond_goal_seconds` is the mean of all queries with a goal,
+    weighted by their priorities; None where none has one."""
 
     application: str
     generation: int = 0
@@ -327,7 +327,7 @@ def weighted_seconds(seconds: Mapping[str, float], priorities: Mapping[str, floa
 
 
 def _override(reading: ApplicationReading, query: str, now: float) -> PriorityOverride | None:
-    """What people have ordered, as long as it holds."""
+    """The priority that people have ordered, as long as it holds."""
     override = reading.orders.priorities.get(query)
     if override is None or (override.until is not None and now >= override.until):
         return None

@@ -4,8 +4,8 @@
 
 The lag of a query grows with time and falls where a commit record makes output count. So the time
 beyond its goal is exact when it is counted just before each of these, and when a goal changes. Each
-record has the totals that have changed: a driver that starts goes on with what the log's `fold`
-has, from the moment of its newest record on, so that the time without a driver counts as well.
+record has the totals that have changed. A driver that starts goes on with those of the `fold`,
+from the moment of its newest record on, so that the time without a driver counts as well.
 Called by `output_commit` around each commit, by `report_builder` and `control_loop`.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class LagGoals:
     """By query the `goals` that hold and the `seconds` beyond them up to `counted_at`; `recorded`
-    is what commit records have of it."""
+    has the totals of the commit records."""
 
     goals: Mapping[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class LagGoals:
 
     @staticmethod
     def of(found: BeyondGoals, queries: frozenset[str], now: float) -> "LagGoals":
-        """What the commit log says of `queries`. The clock of a driver before may have been
+        """The totals of `queries` in the commit log. The clock of a driver before may have been
         ahead."""
         goals = {query: goal for query, goal in found.goals.items() if query in queries}
         seconds = {query: value for query, value in found.seconds.items() if query in queries}
         return LagGoals(goals, seconds, min(found.at, now), found)
 
     def count(self, reflected: Mapping[str, float], now: float) -> None:
-        """Add the time up to `now`; for what `reflected` has see `reflected_by_query`."""
+        """Add the time up to `now`; `reflected` is as `reflected_by_query` gives it."""
         for query, goal in self.goals.items():
             since = max(self.counted_at, reflected[query] + goal)
             self.seconds[query] = self.seconds.get(query, 0.0) + max(0.0, now - since)
@@ -59,7 +59,7 @@ class LagGoals:
         return {query: self.seconds[query] for query in self.goals}
 
     def fields(self) -> dict[str, Any]:
-        """What the next commit record says of it; nothing where no query has had a goal."""
+        """The fields of the next commit record; none where no query has had a goal."""
         known = self.recorded
         if not self.goals and not known.goals:
             return {}

@@ -83,7 +83,7 @@ class BeyondGoals:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def with_record(self, said: Record) -> "BeyondGoals":
-        """After what a commit record says: totals that have changed, and goals if they have."""
+        """With the totals of a commit record that have changed, and its goals if they have."""
         seconds = {**self.seconds, **said["seconds"]}
         return BeyondGoals(max(self.at, said["at"]), said.get("goals", self.goals), seconds)
 
