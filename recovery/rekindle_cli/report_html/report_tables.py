@@ -163,7 +163,7 @@ def _beyond_goal(record: Mapping[str, Any]) -> str:
     goal = record.get("lag_goal_seconds")
     if goal is None:
         return "–"
-    return f"{report_text.seconds(record['beyond_goal_seconds'])} of {report_text.seconds(goal)}"
+    return f"{report_text.seconds(record['beyond_goal_seconds'])} above {report_text.seconds(goal)}"
 
 
 def _tile(value: str, name: str, note: str, kind: str) -> str:
