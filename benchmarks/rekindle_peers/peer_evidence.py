@@ -17,7 +17,7 @@ from rekindle import report
 from rekindle.model import run_events
 from rekindle.model.errors import RunError
 from rekindle_local.demo import demo_evidence
-from rekindle_local.flights import row_arrivals
+from rekindle_local.flights import flight_queries, row_arrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +72,5 @@ def input_record(run: PeerRun) -> dict[str, Any]:
         rows_per_second=row_arrivals.arrivals(run.store).rows_per_second,
         closures={f"{query}/0": [f"{query}/0"] for query in run.priorities},
         priorities=run.priorities,
+        lag_goals=dict.fromkeys(run.priorities, flight_queries.LAG_GOAL_SECONDS),
     )

@@ -36,7 +36,8 @@ PLANS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """A query in the table; `lag_share` is its lag beside the largest one, of 100."""
+    """A query in the table; `lag_share` is its lag beside the largest one, of 100, `beyond` for how
+    long it was further behind than its goal."""
 
     name: str
     href: str
@@ -47,6 +48,7 @@ class QueryRow:
     live: str
     lag: str
     lag_share: float
+    beyond: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class StateFilter:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationPage:
-    """All that the page of an application shows."""
+    """All that the page of an application shows; `goals`: some queries have a goal for their
+    lag."""
 
     name: str
     title: str
@@ -109,6 +112,7 @@ class ApplicationPage:
     incident: IncidentSection | None
     choices: tuple[StateFilter, ...]
     queries: tuple[QueryRow, ...]
+    goals: bool
     pager: Pager
     find: str
     state: str
@@ -143,6 +147,7 @@ def application_page(
         incident=_incident(summary, state, plans, incidents, now),
         choices=_choices(address, summary.counts),
         queries=tuple(_query(summary.name, query, largest, now) for query in shown),
+        goals=found.weighted_beyond_goal_seconds is not None,
         pager=parts,
         find=address.find,
         state=address.state,
@@ -210,7 +215,15 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
             "bad" if lost else "",
         ),
         Tile(page_text.duration(lag), "largest lag", name),
+        *_goal_tiles(summary.standing),
     )
+
+
+def _goal_tiles(found: ApplicationStatus) -> Iterable[Tile]:
+    """For how long queries were further behind than their goals, where some have one."""
+    seconds = found.weighted_beyond_goal_seconds
+    if seconds is not None:
+        yield Tile(page_text.duration(seconds), "beyond lag goals", "in all, weighted by priority")
 
 
 def _chosen(queries: Iterable[QueryProgress], address: Address) -> list[QueryProgress]:
@@ -246,6 +259,7 @@ def _query(application: str, query: QueryProgress, largest: float, now: float) -
         live=f"{query.live:,}/{query.partitions:,}",
         lag=page_text.duration(lag),
         lag_share=round(100 * lag / largest, 1) if lag and largest else 0.0,
+        beyond=page_text.beyond_goal(query),
     )
 
 

@@ -83,6 +83,13 @@ def override(query: QueryProgress, now: float) -> str:
     return f"by order{until}; its own is {query.own_priority:g}"
 
 
+def beyond_goal(query: QueryProgress) -> str:
+    """For how long a query was further behind than its goal; empty where it has none."""
+    if query.beyond_goal_seconds is None:
+        return ""
+    return f"{duration(query.beyond_goal_seconds)} beyond {duration(query.lag_goal_seconds)}"
+
+
 def percent(cpu: float) -> str:
     """CPU in percent of one core."""
     return f"{cpu:,.3g}\u00a0%"

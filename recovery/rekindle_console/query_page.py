@@ -73,6 +73,7 @@ def query_page(
         tiles=(
             Tile(f"{query.priority:g}", "priority", page_text.override(query, now)),
             Tile(page_text.duration(query.lag_seconds), "lag, as the driver reported it last"),
+            *_goal_tiles(query),
             Tile(f"{query.live:,} of {query.partitions:,}", "query partitions live"),
             Tile(f"{len(rows):,}", "partitions missing", mark="bad" if rows else "good"),
         ),
@@ -82,6 +83,14 @@ def query_page(
         partitions=rows[:ROWS_MAX],
         free=tuple((node, page_text.percent(cpu)) for node, cpu in list(free.items())[:ROWS_MAX]),
     )
+
+
+def _goal_tiles(query: QueryProgress) -> Iterable[Tile]:
+    """For how long it was further behind than its goal, if it has one."""
+    if query.beyond_goal_seconds is not None:
+        goal = page_text.duration(query.lag_goal_seconds)
+        seconds = page_text.duration(query.beyond_goal_seconds)
+        yield Tile(seconds, f"lag above its goal of {goal}, in all")
 
 
 def _title(query: QueryProgress) -> str:

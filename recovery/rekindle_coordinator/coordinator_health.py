@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from rekindle.coordination import application_status
 from rekindle.coordination.session import ApplicationReading
 from rekindle.protocol import ProgressReport
 from rekindle.protocol.store_paths import Place
@@ -27,6 +28,7 @@ PREFIX = "rekindle_coordinator"
 QUERIES_MAX = 50
 # A driver reports every 5 s; behind that its lag grows while nobody reports it.
 CURRENT_SECONDS = 15.0
+Family = GaugeMetricFamily | CounterMetricFamily
 _WHOSE = ("namespace", "application")
 
 
@@ -37,7 +39,7 @@ class DriverFigures(Collector):
     readings: Callable[[], Iterable[tuple[Place, ApplicationReading]]]
     now: Callable[[], float]
 
-    def describe(self) -> list[GaugeMetricFamily]:
+    def describe(self) -> list[Family]:
         """The families, empty."""
         return [
             GaugeMetricFamily(
@@ -71,12 +73,28 @@ class DriverFigures(Collector):
                 "Whether a source cannot be reached",
                 labels=(*_WHOSE, "source"),
             ),
+            GaugeMetricFamily(
+                f"{PREFIX}_query_lag_goal_seconds",
+                "The lag above which the time of a query is counted",
+                labels=(*_WHOSE, "query"),
+            ),
+            CounterMetricFamily(
+                f"{PREFIX}_query_beyond_goal_seconds",
+                "For how long a query's lag was above its goal",
+                labels=(*_WHOSE, "query"),
+            ),
+            GaugeMetricFamily(
+                f"{PREFIX}_weighted_beyond_goal_seconds",
+                "The mean of these of all queries with a goal, weighted by priority",
+                labels=_WHOSE,
+            ),
         ]
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Family]:
         """All families, as things are now."""
         families = self.describe()
-        lag, checkpoint, epoch, away, refused, source_lag, source_away = families
+        lag, checkpoint, epoch, away, refused, *others = families
+        sources, goals = others[:2], others[2:]
         now = self.now()
         for place, reading in self.readings():
             progress = reading.progress
@@ -93,18 +111,19 @@ class DriverFigures(Collector):
             since = progress.store_away_at
             away.add_metric(whose, 0.0 if since is None else max(0.0, now - since))
             refused.add_metric(whose, len(progress.refused))
-            _add_sources(source_lag, source_away, whose, reading, now)
+            _add_sources(sources, whose, reading, now)
+            _add_goals(goals, whose, reading, now)
         yield from families
 
 
 def _add_sources(
-    lag: GaugeMetricFamily,
-    away: GaugeMetricFamily,
+    families: Sequence[Family],
     whose: Sequence[str],
     reading: ApplicationReading,
     now: float,
 ) -> None:
     """The sources that lag most, of those that are no replays."""
+    lag, away = families
     progress = reading.progress
     assert progress is not None, "who asks has looked"
     more = _unreported_seconds(progress, now)
@@ -112,6 +131,28 @@ def _add_sources(
     for source, seen in known[:QUERIES_MAX]:
         lag.add_metric([*whose, source], seen.lag_seconds + more)
         away.add_metric([*whose, source], float(bool(seen.away)))
+
+
+def _add_goals(
+    families: Sequence[Family],
+    whose: Sequence[str],
+    reading: ApplicationReading,
+    now: float,
+) -> None:
+    """The queries with a goal that were beyond it longest, and all of them together."""
+    goal, beyond, weighted = families
+    progress = reading.progress
+    assert progress is not None, "who asks has looked"
+    goals, found = progress.lag_goals or {}, progress.beyond_goal_seconds
+    for query, seconds in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:QUERIES_MAX]:
+        if query in goals:
+            goal.add_metric([*whose, query], goals[query])
+            # as reported: a counter that falls counts as one that has begun again
+            beyond.add_metric([*whose, query], seconds)
+    priorities = application_status.priorities_by_query(reading, now)
+    mean = application_status.weighted_seconds(found, priorities)
+    if mean is not None:
+        weighted.add_metric(whose, mean)
 
 
 def _unreported_seconds(progress: ProgressReport, now: float) -> float:

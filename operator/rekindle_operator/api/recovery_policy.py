@@ -92,6 +92,13 @@ class QueryPriority(Value, frozen=True):
     until: Moment | None = None
 
 
+class LagGoal(Value, frozen=True):
+    """The lag above which the time of a query is counted, instead of the pipeline's own."""
+
+    query: Query
+    seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)]
+
+
 class ApplicationNeed(Value, frozen=True):
     """What a whole application needs to be of use: so many executors beside its driver, and other
     applications of the same policy, which come back before it or with it."""
@@ -137,6 +144,7 @@ class PolicySpec(Value, frozen=True):
     applications: Annotated[tuple[ApplicationNeed, ...], msgspec.Meta(max_length=200)] = ()
     class_name: Name = "default"
     priorities: Annotated[tuple[QueryPriority, ...], msgspec.Meta(max_length=500)] = ()
+    lag_goals: Annotated[tuple[LagGoal, ...], msgspec.Meta(max_length=500)] = ()
     strategy: Literal["incremental", "blocking"] = "incremental"
     buffering: Mode = "always"
     ordering: Mode = "always"

@@ -178,11 +178,12 @@ def _unruled(reading: ApplicationReading, classes: Iterable[RecoveryClass]) -> A
 
 
 def _within(reading: ApplicationReading, held: Effective) -> ApplicationReading:
-    """The reading under a policy: what the pipeline says of priorities that it leaves out holds,
-    and what people have said in the store goes before."""
+    """The reading under a policy: priorities and goals that it leaves out are the pipeline's own,
+    and those that people have ordered in the store go before."""
     report = reading.topology
     priorities = {**report.policy.priorities, **held.policy.priorities}
-    policy = replace(held.policy, priorities=priorities)
+    lag_goals = {**report.policy.lag_goals, **held.policy.lag_goals}
+    policy = replace(held.policy, priorities=priorities, lag_goals=lag_goals)
     orders = Orders(
         priorities={**held.overrides, **reading.orders.priorities}, paused=reading.orders.paused
     )

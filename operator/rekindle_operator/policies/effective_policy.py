@@ -77,8 +77,9 @@ class ReachedLimit:
 
 @dataclass(frozen=True, slots=True)
 class UnknownQuery:
-    """A query that a policy gives a priority to and no pipeline has."""
+    """A query that a policy names, in its `field`, and no pipeline has."""
 
+    field: str
     query: str
     known: tuple[str, ...]
 
@@ -123,18 +124,24 @@ def effective(policy: RecoveryPolicy, class_: RecoveryClass) -> Effective:
 
 
 def known(held: Effective, queries: Collection[str]) -> tuple[Effective, tuple[UnknownQuery, ...]]:
-    """What holds for an application with these queries, without priorities of other queries.
+    """What holds for an application with these queries, without priorities and goals of others.
 
-    The core refuses those, and one policy may select applications with different queries.
+    The core refuses these, and one policy may select applications with different queries.
     """
-    asked = {**held.policy.priorities, **held.overrides}
-    there = tuple(sorted(queries))
-    unknown = tuple(UnknownQuery(name, there) for name in sorted(asked) if name not in queries)
+    policy, there = held.policy, tuple(sorted(queries))
+    asked = {"priorities": {*policy.priorities, *held.overrides}, "lagGoals": {*policy.lag_goals}}
+    unknown = tuple(
+        UnknownQuery(field, name, there)
+        for field, names in asked.items()
+        for name in sorted(names)
+        if name not in queries
+    )
     if not unknown:
         return held, ()
-    kept = {name: value for name, value in held.policy.priorities.items() if name in queries}
+    kept = {name: value for name, value in policy.priorities.items() if name in queries}
+    goals = {name: value for name, value in policy.lag_goals.items() if name in queries}
     overrides = {name: value for name, value in held.overrides.items() if name in queries}
-    policy = replace(held.policy, priorities=kept)
+    policy = replace(policy, priorities=kept, lag_goals=goals)
     return replace(held, policy=policy, overrides=overrides), unknown
 
 
@@ -169,6 +176,7 @@ def _core_policy(policy: RecoveryPolicy, class_: RecoveryClass) -> Policy:
         "catch_up_cost_ratio": planning.catch_up_cost_percent / 100,
         "uneven_seconds": planning.uneven_seconds,
         "default_cpu_percent": planning.default_cpu_millicores / 10,
+        "lag_goals": {item.query: float(item.seconds) for item in spec.lag_goals},
         "priorities": {item.query: item.priority for item in spec.priorities if item.until is None},
     }
     where = f"{policy.kind} {identity(policy)}"

@@ -103,10 +103,10 @@ def accepted(
             others = counted(elsewhere, "application")
             text = f"It holds for no application: it selects {others}, and older policies hold all."
         said.append((ResourceReason.NOTHING_SELECTED, text))
-    if unknown:
-        names = named(tuple(item.query for item in unknown))
+    for field in dict.fromkeys(item.field for item in unknown):
+        names = named(tuple(item.query for item in unknown if item.field == field))
         there = named(unknown[0].known) or "none"
-        text = f"priorities names {names}, which no pipeline has; there are: {there}."
+        text = f"{field} names {names}, which no pipeline has; there are: {there}."
         said.append((ResourceReason.UNKNOWN_QUERIES, text))
     if held.narrowed:
         text = " ".join(item.message for item in held.narrowed)

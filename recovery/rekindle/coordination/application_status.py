@@ -7,7 +7,7 @@ The core takes in the same records as the coordinator does, without planning, so
 coordinator sees, also while none runs. `rekindle status` shows it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -28,7 +28,15 @@ from rekindle.coordination.session import ApplicationReading, Case, Driver
 from rekindle.coordination.state_machine import advance
 from rekindle.model.incidents import Incident
 from rekindle.model.reasons import Reason
-from rekindle.protocol import Acknowledgement, Directive, ProgressReport, SourceSeen
+from rekindle.model.topology import Query
+from rekindle.protocol import (
+    Acknowledgement,
+    Directive,
+    PriorityOverride,
+    ProgressReport,
+    SourceSeen,
+    TopologyReport,
+)
 
 # Computes the plan that would be made now, and the number of nodes that would change it.
 #
@@ -156,7 +164,8 @@ class PlanProgress:
 class QueryProgress:
     """`live` of its `partitions` run in every epoch. `priority` holds until `until` (None: for
     ever), `own_priority` is the pipeline's and the policy's. The lag of a driver that is silent or
-    gone grows from its last report on."""
+    gone grows from its last report on, and with it `beyond_goal_seconds`: for how long in all the
+    lag has been above `lag_goal_seconds`. Both are None for a query without a goal."""
 
     name: str
     priority: float
@@ -166,6 +175,8 @@ class QueryProgress:
     live: int
     partitions: int
     lag_seconds: float | None
+    lag_goal_seconds: float | None = None
+    beyond_goal_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +184,8 @@ class ApplicationStatus:
     """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
     coordinator has seen that, when the driver last told it something new, or None. `late_rows`
     (step -> rows) came too late for a step, ever since the application began; `sources` are as the
-    driver last saw them."""
+    driver last saw them. `weighted_beyond_goal_seconds` is the mean of all queries with a goal,
+    weighted by their priorities; None where none has one."""
 
     application: str
     generation: int = 0
@@ -188,6 +200,7 @@ class ApplicationStatus:
     notices: tuple[Notice, ...] = ()
     late_rows: Mapping[str, int] = field(default_factory=dict)
     sources: Mapping[str, SourceSeen] = field(default_factory=dict)
+    weighted_beyond_goal_seconds: float | None = None
 
 
 def of(view: ApplicationView, now: float, *, clock: Callable[[], float]) -> ApplicationStatus:
@@ -210,6 +223,7 @@ def of(view: ApplicationView, now: float, *, clock: Callable[[], float]) -> Appl
         notices=tuple(_notices(view, case, queries, now, clock)),
         late_rows={} if progress is None else dict(sorted(progress.late_rows.items())),
         sources={} if progress is None else dict(sorted(progress.sources.items())),
+        weighted_beyond_goal_seconds=_weighted(queries),
     )
 
 
@@ -268,38 +282,101 @@ def _queries(
     progress, report = _progress(view), view.reading.topology
     live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
     lags = _lags(progress, driver, now)
+    goals = {} if progress is None else progress.lag_goals or {}
+    beyond = _beyond(progress, goals, lags, driver, now)
     parallelism = {item.name: item.parallelism for item in report.topology.operators}
     stopped = stopped_queries(state)
     for query in report.topology.queries:
         count = parallelism[query.operator]
         closures = [state.closures[f"{query.name}/{index}"] for index in range(count)]
         needed = frozenset().union(*closures)
-        override = view.reading.orders.priorities.get(query.name)
-        held = override is not None and (override.until is None or now < override.until)
-        own = report.policy.priorities.get(query.name, query.priority)
+        override = _override(view.reading, query.name, now)
+        own = _own_priority(report, query)
         phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
         phase = Phase.LIVE if needed <= live else phase
         phase = Phase.STOPPED if query.name in stopped else phase
         yield QueryProgress(
             name=query.name,
-            priority=override.priority if override is not None and held else own,
+            priority=own if override is None else override.priority,
             own_priority=own,
-            until=override.until if override is not None and held else None,
+            until=None if override is None else override.until,
             phase=Phase.FINISHED if driver is Driver.FINISHED else phase,
             live=sum(closure <= live for closure in closures),
             partitions=count,
             lag_seconds=lags.get(query.name),
+            lag_goal_seconds=goals.get(query.name),
+            beyond_goal_seconds=beyond.get(query.name),
         )
+
+
+def priorities_by_query(reading: ApplicationReading, now: float) -> dict[str, float]:
+    """The priority of each query that holds now."""
+    found = {}
+    for query in reading.topology.topology.queries:
+        override = _override(reading, query.name, now)
+        own = _own_priority(reading.topology, query)
+        found[query.name] = own if override is None else override.priority
+    return found
+
+
+def weighted_seconds(seconds: Mapping[str, float], priorities: Mapping[str, float]) -> float | None:
+    """Sum of priority times seconds over the sum of priorities, of the queries that have seconds;
+    None where none has."""
+    total = sum(priorities[query] for query in seconds)
+    return sum(priorities[query] * seconds[query] for query in seconds) / total if total else None
+
+
+def _override(reading: ApplicationReading, query: str, now: float) -> PriorityOverride | None:
+    """The priority that people have ordered, as long as it holds."""
+    override = reading.orders.priorities.get(query)
+    if override is None or (override.until is not None and now >= override.until):
+        return None
+    return override
+
+
+def _own_priority(report: TopologyReport, query: Query) -> float:
+    return report.policy.priorities.get(query.name, query.priority)
+
+
+def _weighted(queries: Iterable[QueryProgress]) -> float | None:
+    counted = [query for query in queries if query.beyond_goal_seconds is not None]
+    return weighted_seconds(
+        {query.name: query.beyond_goal_seconds or 0.0 for query in counted},
+        {query.name: query.priority for query in counted},
+    )
 
 
 def _lags(progress: ProgressReport | None, driver: Driver, now: float) -> Mapping[str, float]:
     """Seconds by query. What a driver that is not there had committed gets older all the time."""
     if progress is None:
         return {}
-    if driver not in (Driver.GONE, Driver.SILENT) or progress.at is None:
-        return progress.lags
-    since = max(0.0, now - progress.at)
+    since = _unreported_seconds(progress, driver, now)
     return {query: lag + since for query, lag in progress.lags.items()}
+
+
+def _beyond(
+    progress: ProgressReport | None,
+    goals: Mapping[str, float],
+    lags: Mapping[str, float],
+    driver: Driver,
+    now: float,
+) -> Mapping[str, float]:
+    """Seconds beyond its goal by query; they grow with the lags that nobody reports any more."""
+    if progress is None:
+        return {}
+    since = _unreported_seconds(progress, driver, now)
+    return {
+        query: seconds + min(since, max(0.0, lags.get(query, 0.0) - goals[query]))
+        for query, seconds in progress.beyond_goal_seconds.items()
+        if query in goals
+    }
+
+
+def _unreported_seconds(progress: ProgressReport, driver: Driver, now: float) -> float:
+    """For how long a driver that is not there has reported nothing; 0 for one that is there."""
+    if driver not in (Driver.GONE, Driver.SILENT) or progress.at is None:
+        return 0.0
+    return max(0.0, now - progress.at)
 
 
 def stopped_queries(state: CoordinationState) -> dict[str, tuple[str, ...]]:

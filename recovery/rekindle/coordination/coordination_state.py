@@ -4,7 +4,7 @@ Nothing derived is kept, except what follows from the topology alone. Mappings a
 changed. Made by `initial`, then only by `advance`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -75,8 +75,8 @@ class CoordinationState:
     `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
     none; `uneven_since` is since when some are wanted; `surveyed_at` is when a placement that
     survives better was last looked for, `full_at` when nothing that announced nodes run had room
-    elsewhere. `buffering` is whether the driver retained outputs when it last reported. `seen_at`
-    is the moment of the newest event.
+    elsewhere. `buffering` is whether the driver retained outputs when it last reported.
+    `lag_goals` (query -> seconds) are those that hold. `seen_at` is the moment of the newest event.
     """
 
     topology: Topology
@@ -112,6 +112,7 @@ class CoordinationState:
     surveyed_at: float | None = None
     full_at: float | None = None
     buffering: str = ON
+    lag_goals: Mapping[str, float] = field(default_factory=dict)
     seen_at: float | None = None
 
 
@@ -144,6 +145,7 @@ def initial(
         partitions=graph.partitions(topology),
         closures=closures,
         priorities=prioritised(topology, policy),
+        lag_goals=lag_goals(topology, policy),
         nodes_expected=nodes_expected,
         hints=dict(hints or {}),
         start=Started(nodes_expected, resumed, checkpoint_at),
@@ -152,19 +154,32 @@ def initial(
 
 def prioritised(topology: Topology, policy: Policy) -> dict[str, float]:
     """Per query partition, with the policy's priorities in place of the pipeline's own."""
-    names = {query.name for query in topology.queries}
-    for name in policy.priorities:
-        if name not in names:
-            raise InputError(
-                where=f"policy.priorities.{name}",
-                what="there is no such query",
-                remedy=f"name one of: {', '.join(sorted(names))}",
-            )
+    _check_queries("priorities", policy.priorities, topology)
     queries = tuple(
         replace(query, priority=policy.priorities.get(query.name, query.priority))
         for query in topology.queries
     )
     return graph.query_priorities(replace(topology, queries=queries))
+
+
+def lag_goals(topology: Topology, policy: Policy) -> dict[str, float]:
+    """Seconds by query, with the policy's goals in place of the pipeline's own; queries without one
+    are left out. Raises InputError for goals of unknown queries."""
+    _check_queries("lag_goals", policy.lag_goals, topology)
+    own = {query.name: query.lag_goal_seconds for query in topology.queries}
+    found = {**own, **policy.lag_goals}
+    return {name: seconds for name, seconds in found.items() if seconds is not None}
+
+
+def _check_queries(setting: str, given: Iterable[str], topology: Topology) -> None:
+    names = {query.name for query in topology.queries}
+    for name in given:
+        if name not in names:
+            raise InputError(
+                where=f"policy.{setting}.{name}",
+                what="there is no such query",
+                remedy=f"name one of: {', '.join(sorted(names))}",
+            )
 
 
 def with_status(state: CoordinationState, *statuses: NodeStatus) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from rekindle.coordination.instructions import (
     RequestNodes,
     RestartDriver,
     SetBuffering,
+    SetLagGoals,
     SetOrdering,
 )
 from rekindle.model.reasons import Reason
@@ -25,6 +26,7 @@ from rekindle.protocol import (
     BufferingOrder,
     Directive,
     DropOrder,
+    LagGoalsOrder,
     MoveOrder,
     OrderingOrder,
     PauseOrder,
@@ -108,6 +110,18 @@ def overdue(
         if switch.mode != mode and type(switch) not in kinds:
             found.append(switch)
     return tuple(found)
+
+
+def other_goals(
+    state: CoordinationState, progress: ProgressReport | None, newest: int
+) -> tuple[SetLagGoals, ...]:
+    """The goals that hold, for a driver that has taken all directives up to `newest` and counts by
+    others. A driver of an older release counts by none."""
+    if progress is None or progress.directive < newest or progress.lag_goals is None:
+        return ()
+    if progress.lag_goals == state.lag_goals:
+        return ()
+    return (SetLagGoals(state.lag_goals, Reason.POLICY_CHANGED),)
 
 
 def undropped(
@@ -199,6 +213,9 @@ def _order(
             return BufferingOrder(mode=mode), why, f"Buffering is {mode}."  # type: ignore[arg-type]
         case SetOrdering(mode, why):
             return OrderingOrder(mode=mode), why, f"Ordering is {mode}."  # type: ignore[arg-type]
+        case SetLagGoals(goals, why):
+            text = f"Goals for lags: {_named_goals(goals)}."
+            return LagGoalsOrder(goals=dict(goals)), why, text[:TEXT_LENGTH_MAX]
         case DropExecutors(nodes, why):
             # one that has come back meanwhile has another executor, which is wanted
             views = {node: state.nodes[node] for node in nodes}
@@ -210,6 +227,10 @@ def _order(
             text = f"Drop what is left of {', '.join(lost)}."[:TEXT_LENGTH_MAX]
             return (DropOrder(nodes=lost), why, text) if lost else None
     return None
+
+
+def _named_goals(goals: Mapping[str, float]) -> str:
+    return ", ".join(f"{query} {seconds:g} s" for query, seconds in sorted(goals.items())) or "none"
 
 
 def _is_lost(state: CoordinationState, node: str, incarnation: str) -> bool:

@@ -89,6 +89,14 @@ class SetOrdering:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLagGoals:
+    """Count the time in which queries are further behind than these goals (query -> seconds)."""
+
+    goals: Mapping[str, float]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class DropExecutors:
     """Take the executors of lost nodes out of the scheduler, at once."""
 
@@ -127,6 +135,7 @@ Instruction = (
     | MovePartitions
     | SetBuffering
     | SetOrdering
+    | SetLagGoals
     | DropExecutors
     | RequestNodes
     | RestartDriver

@@ -66,7 +66,8 @@ def explain(
     found = application_status.of(view, now, clock=clock)
     query = _query(found, name)
     if query.phase is not Phase.WAITING:
-        return Explanation(found.application, query, (_phase(query), *_notices(found)))
+        sentences = (_phase(query), *_goal(query), *_notices(found))
+        return Explanation(found.application, query, sentences)
     state = application_status.case_of(view, now, clock=clock).state
     assert state is not None
     quick = replace(state.policy, solver="best-density", solver_budget_seconds=BUDGET_SECONDS)
@@ -93,6 +94,7 @@ def explain(
     sentences = (
         *_sentences(explanation, found, state, step),
         _remedy(explanation, state, now, clock),
+        *_goal(query),
         *_notices(found, step),
     )
     return replace(explanation, sentences=sentences)
@@ -153,6 +155,13 @@ def _phase(query: QueryProgress) -> str:
     if query.phase is Phase.STOPPED:
         return f"{query.name} goes on when a driver starts with the function mended: {of_all}."
     return f"{query.name} is placed and catches up: {of_all}."
+
+
+def _goal(query: QueryProgress) -> Iterator[str]:
+    """For how long it has been further behind than its goal, if it has one."""
+    goal, seconds = query.lag_goal_seconds, query.beyond_goal_seconds
+    if goal is not None and seconds is not None:
+        yield f"Its lag has been above its goal of {goal:g} s for {seconds:.1f} s in all."
 
 
 def _waiting(state: CoordinationState, query: QueryProgress) -> frozenset[str]:

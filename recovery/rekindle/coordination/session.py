@@ -493,6 +493,7 @@ def _issue(
         *directives.undropped(state, progress, newest, instructions),
         *instructions,
         *directives.overdue(state, progress, newest, instructions),
+        *directives.other_goals(state, progress, newest),
     )
     return directives.issue(
         directives.of_no_loss(wanted, state) if withheld else wanted,

@@ -30,6 +30,7 @@ from rekindle.coordination.coordination_state import (
     active,
     announced,
     inactive,
+    lag_goals,
     only_behind,
     prioritised,
     with_status,
@@ -401,9 +402,11 @@ def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Re
 
 def _change_policy(state: CoordinationState, policy: Policy, now: float) -> Result:
     priorities = prioritised(state.topology, policy)
+    goals = lag_goals(state.topology, policy)
     due = state.due or Due(now, Reason.POLICY_CHANGED)
     record = RecordEvent("policy-changed", Reason.POLICY_CHANGED, "The policy has changed.")
-    return replace(state, policy=policy, priorities=priorities, due=due), (record,)
+    state = replace(state, policy=policy, priorities=priorities, lag_goals=goals, due=due)
+    return state, (record,)
 
 
 def _note_store(state: CoordinationState, reachable: bool) -> Result:

@@ -128,6 +128,7 @@ class Policy:
     catch_up_cost_ratio: float = _setting(1.0, _Number(0.0, 10.0))
     default_cpu_percent: float = _setting(2.0, _Number(0.01, 10_000.0))
     priorities: Mapping[str, float] = _setting({}, _Numbers(_Number(1, 10)))
+    lag_goals: Mapping[str, float] = _setting({}, _Numbers(_Number(0.01, DAY_SECONDS)))
 
 
 @dataclass(frozen=True, slots=True)

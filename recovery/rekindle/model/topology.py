@@ -19,6 +19,9 @@ else:
 
 VERSION = 1
 PRIORITY_MIN, PRIORITY_MAX = 1, 10
+# A day is more than any lag that somebody would promise.
+LAG_GOAL_SECONDS_MIN, LAG_GOAL_SECONDS_MAX = 0.01, 86_400.0
+LAG_GOAL_REMEDY = "give seconds from 0.01 to 86400, or None for no goal"
 # Every partition of a producer makes a block for every one of a consumer, in every epoch.
 PARALLELISM_MAX = 1_024
 
@@ -36,12 +39,14 @@ class TopologyOperator:
 @dataclass(frozen=True, slots=True)
 class Query:
     """A sink on `operator`, priority 1 to 10; its query partitions are "NAME/i", one for each
-    partition i of that operator (paper, section 2.1.2, Definition 1).
+    partition i of that operator (paper, section 2.1.2, Definition 1). The time in which its lag is
+    above `lag_goal_seconds` is counted; None: it has no goal.
     """
 
     name: str
     operator: str
     priority: float
+    lag_goal_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,12 @@ def to_record(topology: Topology) -> dict[str, Any]:
         ],
         "edges": [list(edge) for edge in topology.edges],
         "queries": [
-            {"name": query.name, "operator": query.operator, "priority": query.priority}
+            {
+                "name": query.name,
+                "operator": query.operator,
+                "priority": query.priority,
+                **({} if (goal := query.lag_goal_seconds) is None else {"lag_goal_seconds": goal}),
+            }
             for query in topology.queries
         ],
     }
@@ -185,7 +195,10 @@ def from_record(record: object, where: str = "topology") -> Topology:
             _refuse(f"{where}: edges[{i}]", f"is {ends!r}", 'write ["producer", "consumer"]')
         edges.append((ends[0], ends[1]))
     queries = [
-        Query(**_fields(item, f"{where}: queries[{i}]", ("name", "operator", "priority")))
+        Query(
+            **_fields(item, f"{where}: queries[{i}]", ("name", "operator", "priority")),
+            lag_goal_seconds=item.get("lag_goal_seconds"),
+        )
         for i, item in enumerate(_list(fields["queries"], f"{where}: queries"))
     ]
     try:
@@ -225,6 +238,13 @@ def _check_queries(queries: Iterable[Query], operators: Iterable[str]) -> None:
         if not number or not PRIORITY_MIN <= priority <= PRIORITY_MAX:
             remedy = "give a number from 1 (least) to 10 (most important)"
             _refuse(f"query {query.name}: priority", f"is {priority!r}", remedy)
+        goal = query.lag_goal_seconds
+        number = isinstance(goal, int | float) and not isinstance(goal, bool)
+        if goal is not None and not (
+            number and LAG_GOAL_SECONDS_MIN <= goal <= LAG_GOAL_SECONDS_MAX
+        ):
+            where = f"query {query.name}: lag_goal_seconds"
+            _refuse(where, f"is {goal!r}", LAG_GOAL_REMEDY)
 
 
 def _check_name(kind: str, name: object, seen: set[str]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.model.errors import InputError
 from rekindle.model.settings import Policy
-from rekindle.model.topology import Topology
+from rekindle.model.topology import LAG_GOAL_SECONDS_MAX, LAG_GOAL_SECONDS_MIN, Topology
 
 # Which version of the protocol two sides speak: the newest that both know.
 #
@@ -47,6 +47,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 Percent = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+GoalSeconds = Annotated[float, msgspec.Meta(ge=LAG_GOAL_SECONDS_MIN, le=LAG_GOAL_SECONDS_MAX)]
 # Of a checkpoint store (`rekindle_store.commit_log.identity`); empty from older drivers.
 StoreIdentity = Annotated[str, msgspec.Meta(max_length=200)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -149,6 +150,9 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     others, as a process died while it ran a function of theirs. `moving` (partition -> node) are
     moves that it has taken and yet to make; None while it can make none. `lags` are in seconds at
     the moment `at`, by the driver's clock; None where an older driver does not report it.
+    `lag_goals` (query -> seconds) are those that hold, None where an older driver knows of none;
+    `beyond_goal_seconds` has for each of these queries how long it has been further behind, ever
+    since it had a goal, up to the moment `at`.
     `late_rows` (step -> rows) came too late for a step, in all epochs that count; steps without
     are left out. `epoch_seconds` is how long the newest epoch took to run, `store_away_at` since
     when the checkpoint store does not answer, by the driver's clock; `refused` (kind of report ->
@@ -178,6 +182,8 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     store_away_at: Seconds | None = None
     refused: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
     sources: Annotated[dict[Name, SourceSeen], msgspec.Meta(max_length=ITEMS_MAX)] = {}
+    lag_goals: dict[Name, GoalSeconds] | None = None
+    beyond_goal_seconds: dict[Name, Seconds] = {}
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):
@@ -240,6 +246,13 @@ class OrderingOrder(Message, frozen=True, tag="ordering", tag_field="kind"):
     mode: Mode
 
 
+class LagGoalsOrder(Message, frozen=True, tag="lag-goals", tag_field="kind"):
+    """Count from now on the time in which queries are further behind than these goals (query ->
+    seconds), and than no others."""
+
+    goals: Annotated[dict[Name, GoalSeconds], msgspec.Meta(max_length=ITEMS_MAX)]
+
+
 class DropOrder(Message, frozen=True, tag="drop-executors", tag_field="kind"):
     """Take executors out of the scheduler: (node -> incarnation) that must not be there."""
 
@@ -255,7 +268,14 @@ class ResumeOrder(Message, frozen=True, tag="resume", tag_field="kind"):
 
 
 Order = (
-    PlanOrder | MoveOrder | BufferingOrder | OrderingOrder | DropOrder | PauseOrder | ResumeOrder
+    PlanOrder
+    | MoveOrder
+    | BufferingOrder
+    | OrderingOrder
+    | LagGoalsOrder
+    | DropOrder
+    | PauseOrder
+    | ResumeOrder
 )
 
 

@@ -32,7 +32,8 @@ class Availability:
     """One query in one run; times in seconds since the failure.
 
     `threshold_seconds` is the lag above which it is unavailable, `onset` the moment at which
-    a query that committed nothing since the failure crosses it.
+    a query that committed nothing since the failure crosses it. `beyond_goal_seconds` is for how
+    long its lag was above `lag_goal_seconds` since the failure; both are None without a goal.
     """
 
     normal_worst_lag_seconds: float
@@ -43,6 +44,8 @@ class Availability:
     lost_at: float | None
     back_at: float | None
     epochs_lost: int
+    lag_goal_seconds: float | None = None
+    beyond_goal_seconds: float | None = None
 
     @property
     def unavailable_seconds(self) -> float:
@@ -144,6 +147,8 @@ def _query(
     epoch = epoch_seconds(events, query)
     threshold = lag.threshold_seconds(normal, epoch, theta)
     unavailable = lag.above(teeth, threshold, 0.0, window.end)
+    goal = inputs.lag_goals.get(query)
+    beyond = None if goal is None else lag.duration(lag.above(teeth, goal, 0.0, window.end))
     return Availability(
         normal_worst_lag_seconds=normal,
         threshold_seconds=threshold,
@@ -153,6 +158,8 @@ def _query(
         lost_at=None if survived else 0.0,
         back_at=_back_at(unavailable, window.end, survived),
         epochs_lost=len(lag.late_epochs(cuts, steps, normal + epoch, 0.0, window.end)),
+        lag_goal_seconds=goal,
+        beyond_goal_seconds=beyond,
     )
 
 

@@ -4,7 +4,7 @@ Reads no file itself. `report_figures` uses the topology, `verification` all of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rekindle.model.errors import InputError
@@ -35,7 +35,8 @@ class Inputs:
 
     `offsets` gives the rows read per source, `keys` the key columns of each query (none:
     whole rows are compared), `closures` the partitions of each query partition with
-    everything upstream, `priorities` the priority of each query.
+    everything upstream, `priorities` the priority of each query, `lag_goals` the goals in seconds
+    of queries that have one.
     """
 
     files: tuple[InputFile, ...]
@@ -44,6 +45,7 @@ class Inputs:
     keys: Mapping[str, tuple[str, ...]]
     closures: Mapping[str, tuple[str, ...]]
     priorities: Mapping[str, float]
+    lag_goals: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], where: str = "input.json") -> "Inputs":
@@ -67,6 +69,10 @@ class Inputs:
                 ).items()
             },
             priorities=dict(_field(topology, f"{where}: topology", "priorities", dict)),
+            # older records have none
+            lag_goals=dict(
+                _field({"lag_goals": {}, **topology}, f"{where}: topology", "lag_goals", dict)
+            ),
         )
         inputs.check(where)
         return inputs
@@ -80,6 +86,12 @@ class Inputs:
                 raise _bad(where, f"topology.priorities.{query}", f"is {priority!r}, not above 0")
             if not self.partitions(query):
                 raise _bad(where, "topology.closures", f"has no partition of the query {query}")
+        for query, goal in self.lag_goals.items():
+            place = f"topology.lag_goals.{query}"
+            if query not in self.priorities:
+                raise _bad(where, place, "names no query")
+            if not isinstance(goal, int | float) or not goal > 0:
+                raise _bad(where, place, f"is {goal!r}, not above 0")
         for file in self.files:
             if not isinstance(self.offsets.get(file.name), int):
                 raise _bad(where, f"offsets.{file.name}", "is missing or no whole number")

@@ -59,6 +59,7 @@ def compute(
         "weighted_unavailable_seconds": weighted(
             inputs, {name: query.unavailable_seconds for name, query in measured.items()}
         ),
+        **_beyond_goals(inputs, measured),
         "weighted_unavailable_seconds_bound": _bound(events, facts, inputs, measured, clock),
         "first_plan_epochs": first_plan_epochs(events),
         "first_plan_seconds": first_plan_seconds(events),
@@ -68,6 +69,21 @@ def compute(
         "machine_limit": machine_limits.measure(events),
         **_late_rows(events),
     }
+
+
+def _beyond_goals(inputs: Inputs, measured: Mapping[str, Availability]) -> dict[str, Any]:
+    """The seconds beyond their goals, weighted, of the queries that have one; nothing of runs
+    without goals."""
+    beyond = {
+        name: query.beyond_goal_seconds
+        for name, query in measured.items()
+        if query.beyond_goal_seconds is not None
+    }
+    if not beyond:
+        return {}
+    total = sum(inputs.priorities[name] for name in beyond)
+    seconds = sum(inputs.priorities[name] * value for name, value in beyond.items())
+    return {"weighted_beyond_goal_seconds": seconds / total}
 
 
 def _late_rows(events: Sequence[Event]) -> dict[str, Any]:
@@ -119,6 +135,16 @@ def _query(priority: float, measured: Availability) -> dict[str, Any]:
         "lost_at": measured.lost_at,
         "back_at": measured.back_at,
         "epochs_lost": measured.epochs_lost,
+        **_goal(measured),
+    }
+
+
+def _goal(measured: Availability) -> dict[str, Any]:
+    if measured.lag_goal_seconds is None:
+        return {}
+    return {
+        "lag_goal_seconds": measured.lag_goal_seconds,
+        "beyond_goal_seconds": measured.beyond_goal_seconds,
     }
 
 

@@ -69,7 +69,7 @@ def status(
         if as_json:
             print(json.dumps(_record(found, viewer.coordinators()), indent=2))
         else:
-            _console().print(_shown(found, viewer.coordinators()))
+            _console().print(renderable(found, viewer.coordinators()))
 
 
 def _read(
@@ -95,7 +95,7 @@ def _watch(
             try:
                 found, coordinators = _read(connection, viewer, application), viewer.coordinators()
                 record = json.dumps(_record(found, coordinators))
-                shown = _shown(found, coordinators)
+                shown = renderable(found, coordinators)
             except StoreUnreachable as trouble:
                 record, shown = json.dumps(_record(None, 0)), Text(str(trouble), style="red")
             if screen is not None:
@@ -123,7 +123,8 @@ def _record(found: Sequence[ApplicationStatus] | None, coordinators: int) -> dic
     }
 
 
-def _shown(found: Sequence[ApplicationStatus], coordinators: int) -> RenderableType:
+def renderable(found: Sequence[ApplicationStatus], coordinators: int) -> RenderableType:
+    """The store and its applications; of many a line each."""
     head = Text(f"The store answers; coordinators: {coordinators or 'none'}.")
     if not found:
         return Group(head, Text("No application has told anything yet."))
@@ -164,6 +165,8 @@ def _details(standing: ApplicationStatus) -> Iterator[RenderableType]:
         yield Text(f"plan, {standing.plan.outcome}: {standing.plan.text}")
     if standing.queries:
         yield _queries(standing.queries)
+    if (beyond := standing.weighted_beyond_goal_seconds) is not None:
+        yield Text(f"beyond their goals, weighted by priority: {beyond:.1f} s")
     if standing.late_rows:
         late = ", ".join(f"{step} {rows:,}" for step, rows in standing.late_rows.items())
         yield Text(f"rows that came too late: {late}")
@@ -188,7 +191,9 @@ def _driver(standing: ApplicationStatus) -> str:
 
 
 def _queries(queries: Sequence[QueryProgress]) -> Table:
-    table = _table("query", "priority", "state", "partitions", "lag s")
+    goals = any(query.lag_goal_seconds is not None for query in queries)
+    columns = ("query", "priority", "state", "partitions", "lag s")
+    table = _table(*columns, *(("goal s", "beyond s") if goals else ()))
     for query in sorted(queries, key=lambda query: (-query.priority, query.name)):
         until = "" if query.until is None else f" until {_clock(query.until)}"
         own = "" if query.priority == query.own_priority else f" (own: {query.own_priority:g})"
@@ -197,9 +202,18 @@ def _queries(queries: Sequence[QueryProgress]) -> Table:
             f"{query.priority:g}{until}{own}",
             Text(query.phase.value, style=STYLES[query.phase]),
             f"{query.live}/{query.partitions}",
-            "" if query.lag_seconds is None else f"{query.lag_seconds:.1f}",
+            _seconds(query.lag_seconds),
+            *((_goal(query), _seconds(query.beyond_goal_seconds)) if goals else ()),
         )
     return table
+
+
+def _goal(query: QueryProgress) -> str:
+    return "" if query.lag_goal_seconds is None else f"{query.lag_goal_seconds:g}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _table(*columns: str) -> Table:

@@ -102,6 +102,7 @@ def queries(report: Report) -> str:
             "survived",
             "normal worst lag",
             "unavailable",
+            "beyond its goal",
             "back at",
             "epochs late",
         ),
@@ -120,6 +121,7 @@ def settings(report: Report) -> str:
         ("ordering", report["ordering"]),
         ("CPU of a node", f"{report['cpu_quota']:g} cores, {quota}"),
         ("unavailable above", f"{report['theta']:g} × normal worst lag, and by one epoch"),
+        ("beyond lag goals, weighted", _weighted_beyond_goal(report)),
         ("stabilisation", report_text.seconds(report["stabilisation_seconds"])),
         ("nodes killed", ", ".join(report["victims"])),
         ("rows that came too late", _flat(report.get("late_rows", {})) or "none"),
@@ -133,6 +135,11 @@ def settings(report: Report) -> str:
     return f"<dl>{items}</dl>"
 
 
+def _weighted_beyond_goal(report: Report) -> str:
+    seconds = report.get("weighted_beyond_goal_seconds")
+    return "no query has a goal" if seconds is None else report_text.seconds(seconds)
+
+
 def _query(name: str, record: Mapping[str, Any]) -> tuple[str, ...]:
     back = record["back_at"]
     return (
@@ -141,6 +148,7 @@ def _query(name: str, record: Mapping[str, Any]) -> tuple[str, ...]:
         "yes" if record["survived"] else "no",
         report_text.seconds(record["normal_worst_lag_seconds"]),
         report_text.seconds(record["unavailable_seconds"]),
+        _beyond_goal(record),
         report_text.seconds(back)
         if back is not None
         else "never"
@@ -148,6 +156,14 @@ def _query(name: str, record: Mapping[str, Any]) -> tuple[str, ...]:
         else "–",
         str(record["epochs_lost"]),
     )
+
+
+def _beyond_goal(record: Mapping[str, Any]) -> str:
+    """For how long the lag was above its goal; older reports, and queries, have none."""
+    goal = record.get("lag_goal_seconds")
+    if goal is None:
+        return "–"
+    return f"{report_text.seconds(record['beyond_goal_seconds'])} above {report_text.seconds(goal)}"
 
 
 def _tile(value: str, name: str, note: str, kind: str) -> str:

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekindle import history, report, verification
+from rekindle.coordination import coordination_state
 from rekindle.forecast import steady_state
 from rekindle.model import run_events, topology
 from rekindle.model.errors import RunError
 from rekindle.model.run_events import Event
-from rekindle.model.settings import EVEN
+from rekindle.model.settings import EVEN, Policy
 from rekindle.model.topology import Topology
 from rekindle_cli import report_html
 from rekindle_local import stored_records
@@ -241,6 +242,7 @@ def _input_record(run: DemoRecords) -> dict[str, Any]:
         rows_per_second=rate,
         closures=closures,
         priorities=run.priorities,
+        lag_goals=coordination_state.lag_goals(run.topology, Policy()),
     )
 
 
@@ -251,6 +253,7 @@ def input_record(
     rows_per_second: float,
     closures: Mapping[str, Sequence[str]],
     priorities: Mapping[str, float],
+    lag_goals: Mapping[str, float],
 ) -> dict[str, Any]:
     """The content of `input.json`; `files` is what `flight_data.prepare` told."""
     return {
@@ -269,7 +272,11 @@ def input_record(
         "offsets": dict(offsets),
         "rows_per_second": rows_per_second,
         "queries": {name: {"keys": list(flights.keys(name))} for name in priorities},
-        "topology": {"closures": dict(closures), "priorities": dict(priorities)},
+        "topology": {
+            "closures": dict(closures),
+            "priorities": dict(priorities),
+            "lag_goals": dict(lag_goals),
+        },
     }
 
 

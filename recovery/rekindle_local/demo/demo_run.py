@@ -190,6 +190,8 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
             f"{len(result['plans'])} plans"
         )
     console.print(said)
+    if (beyond := result.get("weighted_beyond_goal_seconds")) is not None:
+        console.print(f"beyond lag goals, weighted: {beyond:.1f} s")
     if sentence := report_text.machine_limit(result):
         console.print(sentence)
     console.print(

@@ -22,6 +22,7 @@ from rekindle.protocol import (
     BufferingOrder,
     Directive,
     DropOrder,
+    LagGoalsOrder,
     MoveOrder,
     OrderingOrder,
     PauseOrder,
@@ -40,6 +41,7 @@ from rekindle_spark.flow_control.cost_statistics import CostStatistics
 from rekindle_spark.flow_control.stragglers import CrowdedEpochs, Epoch, Stragglers
 from rekindle_spark.jobs import fault_attribution
 from rekindle_spark.jobs.job_runner import Attempts, Result
+from rekindle_spark.output import lag_goals
 from rekindle_spark.store.checkpoint_store import RATE_REQUEST
 
 CONFER_SECONDS = 0.25
@@ -453,6 +455,9 @@ class ControlLoop:
             case OrderingOrder(mode=mode):
                 application.ordering = mode
                 self._tell_switch("ordering", mode, reason)
+            case LagGoalsOrder(goals=goals):
+                lag_goals.change(application, goals, driver_clock.now())
+                application.events.write("lag-goals", goals=goals, reason=reason)
             case DropOrder(nodes=nodes):
                 self._drop(nodes)
                 application.events.write("dropped", nodes=sorted(nodes), reason=reason)

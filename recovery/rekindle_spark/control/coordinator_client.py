@@ -224,8 +224,10 @@ class CoordinatorClient(Generic[Reports]):
         return decision
 
     def _decide(self, progress: ProgressReport, paused: bool, alone: bool) -> coordination.Decision:
-        """Ask the core, which has seen its own orders all carried out."""
-        own = msgspec.structs.replace(progress, directive=self.case.sequence)
+        """Ask the core, which has seen its own orders all carried out. It does not know the goals
+        for lags that a coordinator has ordered, so it is not asked about them: they go on to hold.
+        """
+        own = msgspec.structs.replace(progress, directive=self.case.sequence, lag_goals=None)
         reading = ApplicationReading(
             topology=self.topology,
             progress=own,

@@ -23,6 +23,7 @@ from rekindle.protocol import (
 from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
+from rekindle_spark.output import lag_goals
 from rekindle_spark.spark.spark_gateway import ExecutorSeen
 
 FIRST_COSTS_SHARE = 0.5
@@ -73,6 +74,8 @@ class ReportBuilder:
         """Where everything is now."""
         application, now = self.application, driver_clock.now()
         with application.lock:
+            lag_goals.count(application, now)
+            goals, beyond = dict(application.lag_goals.goals), application.lag_goals.beyond
             names, progress = application.program.partition_names, application.progress
             executors = dict(application.executors)
             placed = {
@@ -108,6 +111,8 @@ class ReportBuilder:
             finished=self.finished,
             stopped=stopped,
             lags=lags(application, now),
+            lag_goals=goals,
+            beyond_goal_seconds=beyond,
             moving=moves,
             at=now,
             late_rows=late_rows,
@@ -164,6 +169,7 @@ def gist(progress: ProgressReport) -> ProgressReport:
         "sequence": 0,
         "epoch": 0,
         "lags": {},
+        "beyond_goal_seconds": {},
         "late_rows": {},
         "at": None,
         "epoch_seconds": None,
@@ -173,19 +179,8 @@ def gist(progress: ProgressReport) -> ProgressReport:
 
 def lags(application: DriverContext, now: float) -> dict[str, float]:
     """Per query: `now` minus when the oldest input arrived that its output does not reflect."""
-    behind: dict[str, float] = {}
-    with application.lock:
-        oldest = min(application.cuts)
-        for chain in application.program.chains:
-            for sink in chain.sinks:
-                done = min(
-                    application.committed.get(f"{sink.name}/{index}", 0)
-                    for index in range(len(chain.partitions))
-                )
-                cut = application.cuts.get(done, application.cuts[oldest])
-                sources = application.program.sources_of(chain)
-                behind[sink.name] = max(0.0, now - cut.arrived_at(sources))
-    return behind
+    reflected = lag_goals.reflected_by_query(application)
+    return {query: max(0.0, now - moment) for query, moment in reflected.items()}
 
 
 def sources(application: DriverContext, now: float) -> dict[str, SourceSeen]:

@@ -19,6 +19,7 @@ from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.flow_control.catch_up_pace import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
 from rekindle_spark.jobs.link_health import Links
+from rekindle_spark.output.lag_goals import LagGoals
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.sink_publishing import SinkPublishers
 from rekindle_spark.pipeline.program import Program
@@ -109,6 +110,7 @@ class DriverContext:
     trailing_attempts: dict[int, int] = field(default_factory=dict)
     moves: Moves | None = None
     moved_at: int = -1
+    lag_goals: LagGoals = field(default_factory=LagGoals)
     held: dict[int, HeldSource] = field(default_factory=dict)
     polls: SourcePolls | None = None
     sinks: SinkPublishers = field(default_factory=SinkPublishers)

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any, TextIO
 
 from rekindle import coordination
+from rekindle.coordination import coordination_state
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.errors import InputError, RunError
 from rekindle.model.settings import ADAPTIVE, COMPACTED, Settings
@@ -40,7 +41,8 @@ from rekindle_spark.driver.source_polls import SourcePolls
 from rekindle_spark.executor import work_items
 from rekindle_spark.flow_control.catch_up_pace import CatchUpThrottle
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
-from rekindle_spark.output import dead_letters, output_commit, sink_declarations
+from rekindle_spark.output import dead_letters, lag_goals, output_commit, sink_declarations
+from rekindle_spark.output.lag_goals import LagGoals
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.pipeline import program, program_pickle, unbounded_source
@@ -402,7 +404,8 @@ def _application(
     runtime = settings.runtime
     last = cuts[max(cuts)]
     digests, committed = output_commit.read_back(built, history, restore_points)
-    return DriverContext(
+    queries, now = frozenset(query.name for query in built.topology.queries), driver_clock.now()
+    application = DriverContext(
         program=built,
         program_file=program_file,
         store=store,
@@ -425,6 +428,7 @@ def _application(
         digests=digests,
         committed=committed,
         late=LateCounts.of(built, history.fold),
+        lag_goals=LagGoals.of(history.fold.lag_goals, queries, now),
         pace=CatchUpThrottle(runtime.epoch_seconds),
         budget=MemoryBudget(runtime.rows_per_epoch_max),
         newest=last.epoch,
@@ -433,3 +437,7 @@ def _application(
         buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,
         ordering=OFF if settings.policy.ordering == ADAPTIVE else ON,
     )
+    # up to now by those of the driver before
+    goals = coordination_state.lag_goals(built.topology, settings.policy)
+    lag_goals.change(application, goals, now)
+    return application

@@ -1,6 +1,7 @@
 """Output: files of sinks, staged output, and the commit record that makes it count.
 
 late_row_counts    how many there are, of all that counts
+lag_goals          for how long queries have been further behind than their goals
 sink_files         the sinks' files: put into the store together
 output_commit      makes output count: commit records, and what waits for a checkpoint
 dead_letters       which rows were left out: committed, and the same in every repeat

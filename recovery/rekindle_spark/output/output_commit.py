@@ -18,6 +18,7 @@ from typing import Any
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver import driver_clock, stopped_branches
 from rekindle_spark.driver.driver_context import DriverContext, Staged
+from rekindle_spark.output import lag_goals
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.store.checkpoint_store import StoreHistory
 from rekindle_spark.store.commit_summary import CommitSummary
@@ -29,11 +30,16 @@ def publish(application: DriverContext, record: Mapping[str, Any]) -> None:
     Raises FencedError when a newer driver has started: then nothing of it counts.
     """
     program, committed = application.program, application.committed
+    with application.lock:
+        lag_goals.count(application, driver_clock.now())
+        record = {**record, **application.lag_goals.fields()}
     application.store.commit(record)
     application.sinks.wake(application.store.commits)
     application.events.dead_letters(record["outputs"])
     with application.lock:
         late = application.late.take_in(record)
+        # a store that is slow or away has held the output back until now
+        lag_goals.count(application, driver_clock.now())
     application.events.write_each("late-rows", late)
     told, reached = [], record.get("left_out", {})
     for name, (first, last, _) in record["finished"].items():

@@ -208,7 +208,7 @@ class Program:
         operators = tuple(TopologyOperator(chain.name, chain.parallelism) for chain in self.chains)
         pairs = {(self.chains[e.producer].name, self.chains[e.consumer].name) for e in self.edges}
         queries = tuple(
-            Query(sink.name, chain.name, sink.priority)
+            Query(sink.name, chain.name, sink.priority, sink.lag_goal_seconds)
             for chain in self.chains
             for sink in chain.sinks
         )

@@ -16,7 +16,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from rekindle.model.topology import PARALLELISM_MAX, PRIORITY_MAX, PRIORITY_MIN
+from rekindle.model.topology import (
+    LAG_GOAL_REMEDY,
+    LAG_GOAL_SECONDS_MAX,
+    LAG_GOAL_SECONDS_MIN,
+    PARALLELISM_MAX,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+)
 from rekindle_spark.connectors.kafka_sink import KafkaSink
 from rekindle_spark.operators import (
     Aggregate,
@@ -76,7 +83,8 @@ class Step:
 
     With `dead_letters`, rows for which its function raises are left out, and kept beside; with
     `late`, rows that come too late for it. One that is not `deterministic` may give something else
-    when it runs again on the same input. The rows of a sink go `to` a topic too.
+    when it runs again on the same input. The rows of a sink go `to` a topic too, and the time in
+    which its lag is above `lag_goal_seconds` is counted.
     """
 
     name: str
@@ -93,6 +101,7 @@ class Step:
     deterministic: bool = True
     late: bool = False
     to: KafkaSink | None = None
+    lag_goal_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +225,30 @@ class Stream:
         )
         return self.pipeline.add(self._keyed(name, operator, keys, parallelism, late, other))
 
-    def sink(self, name: str, *, priority: float = 1, to: KafkaSink | None = None) -> None:
+    def sink(
+        self,
+        name: str,
+        *,
+        priority: float = 1,
+        to: KafkaSink | None = None,
+        lag_goal_seconds: float | None = None,
+    ) -> None:
         """End in Parquet files, and in a topic where there is one; the sink is a query with a
-        priority from 1 to 10."""
+        priority from 1 to 10. The time in which its output is further behind its input than
+        `lag_goal_seconds` is counted; None: it has no goal."""
         where = argument_checks.place("step", name)
         remedy = f"give a number from {PRIORITY_MIN} (least) to {PRIORITY_MAX} (most important)"
         argument_checks.check_number(
             f"{where}: priority", priority, PRIORITY_MIN, PRIORITY_MAX, remedy
         )
+        if lag_goal_seconds is not None:
+            argument_checks.check_number(
+                f"{where}: lag_goal_seconds",
+                lag_goal_seconds,
+                LAG_GOAL_SECONDS_MIN,
+                LAG_GOAL_SECONDS_MAX,
+                LAG_GOAL_REMEDY,
+            )
         if name.endswith(dead_letter_sieve.ENDING):
             what = "has the name of an output of dead letters"
             argument_checks.refuse(
@@ -239,7 +264,7 @@ class Stream:
             argument_checks.check_kind(f"{where}: to", to, KafkaSink, "give a KafkaSink")
             to.check(f"{where}: to", self.schema)
         step = Step(name, "sink", (self.name,), 1, None, self.schema, self.event_time, (), priority)
-        self.pipeline.add(replace(step, to=to))
+        self.pipeline.add(replace(step, to=to, lag_goal_seconds=lag_goal_seconds))
 
     def _keyed(
         self,

@@ -74,6 +74,21 @@ class Late:
     at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class BeyondGoals:
+    """For how many `seconds` each query has been further behind than its goal, up to the moment
+    `at`; `goals` (query -> seconds) are those that held then."""
+
+    at: float = 0.0
+    goals: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def with_record(self, said: Record) -> "BeyondGoals":
+        """With the totals of a commit record that have changed, and its goals if they have."""
+        seconds = {**self.seconds, **said["seconds"]}
+        return BeyondGoals(max(self.at, said["at"]), said.get("goals", self.goals), seconds)
+
+
 @dataclass(slots=True)
 class CommitSummary:
     """All commit records up to the number `commits`.
@@ -83,7 +98,8 @@ class CommitSummary:
     `late` has steps; `named` is the newest epoch with output of each query partition. `choices`
     has, of each output of dead letters, by epoch the places of the rows that were left out and that
     were taken alone (`LeftOutRows`), None where that is not known. `seal` says which
-    records of older drivers count; None where no driver has said so.
+    records of older drivers count; None where no driver has said so. `lag_goals` are as the newest
+    record with some has them.
     """
 
     commits: int = 0
@@ -94,6 +110,7 @@ class CommitSummary:
     named: dict[str, int] = field(default_factory=dict)
     choices: dict[str, dict[int, Places | None]] = field(default_factory=dict)
     seal: Seal | None = None
+    lag_goals: BeyondGoals = field(default_factory=BeyondGoals)
 
     def take_in(self, number: int, record: Record) -> None:
         """Add the next commit record."""
@@ -118,6 +135,8 @@ class CommitSummary:
                 self.choices.setdefault(part, {}).setdefault(epoch, None)
         for part, epoch, left, alone in record.get("choices", ()):
             self.choices.setdefault(part, {})[epoch] = (left, alone)
+        if "lag_goals" in record:
+            self.lag_goals = self.lag_goals.with_record(record["lag_goals"])
         self.seal = checkpoint_records.seal_of(record) or self.seal
 
     def forget(self, checkpoint: Record) -> None:
@@ -165,6 +184,11 @@ class CommitSummary:
             "named": dict(self.named),
             "choices": {part: list(of.items()) for part, of in self.choices.items()},
             "seal": None if self.seal is None else _seal_record(self.seal),
+            "lag_goals": {
+                "at": self.lag_goals.at,
+                "seconds": dict(self.lag_goals.seconds),
+                "goals": dict(self.lag_goals.goals),
+            },
         }
 
 
@@ -192,6 +216,8 @@ def from_record(record: Record) -> CommitSummary:
             for part, of in content["choices"].items()
         },
         None if content["seal"] is None else _seal(*content["seal"]),
+        # an older version counts none
+        BeyondGoals(**content.get("lag_goals", {})),
     )
 
 

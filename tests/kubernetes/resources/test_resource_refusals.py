@@ -71,6 +71,22 @@ def labels(**selector: Any) -> Object:
             "must be of type date-time",
         ),
         ({"priorities": [{"query": "q"}]}, "Required value"),
+        (
+            {"lagGoals": [{"query": "q", "seconds": 0}]},
+            "should be greater than or equal to 1",
+        ),
+        (
+            {"lagGoals": [{"query": "q", "seconds": 86_401}]},
+            "should be less than or equal to 86400",
+        ),
+        (
+            {"lagGoals": [{"query": "q", "seconds": "soon"}]},
+            "must be of type integer",
+        ),
+        (
+            {"recovers": "Applications", "lagGoals": [{"query": "q", "seconds": 1}]},
+            "whole applications have no lag that could be counted; remove lagGoals",
+        ),
         ({"priorities": [{"query": "my query\n", "priority": 1}]}, "the name of a query has up to"),
         ({"priorities": [{"query": "a/b", "priority": 1}]}, "the name of a query has up to"),
         ({"priorities": [{"query": "q" * 101, "priority": 1}]}, "the name of a query has up to"),

@@ -10,6 +10,7 @@ from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     BufferingOrder,
     Heartbeat,
+    LagGoalsOrder,
     MoveOrder,
     NodeSeen,
     OrderingOrder,
@@ -56,6 +57,7 @@ class Desk:
         self.nodes = {node: NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES}
         self.placement: dict[str, str] = {}
         self.modes = {"buffering": "on", "ordering": "on"}
+        self.lag_goals: dict[str, float] | None = {}
         self.plan_epoch = 0
         self.directive = 0
         self.paused = False
@@ -75,6 +77,7 @@ class Desk:
             "plan_epoch": self.plan_epoch,
             "directive": self.directive,
             "paused": self.paused,
+            "lag_goals": self.lag_goals,
             **self.modes,
         }
         progress = ProgressReport(**{**common, **fields})
@@ -102,6 +105,8 @@ class Desk:
                     self.modes["buffering"] = mode
                 case OrderingOrder(mode=mode):
                     self.modes["ordering"] = mode
+                case LagGoalsOrder(goals=goals):
+                    self.lag_goals = goals
                 case PauseOrder() | ResumeOrder() as order:
                     self.paused = isinstance(order, PauseOrder)
 

@@ -127,6 +127,23 @@ def test_an_application_shows_its_queries_by_priority_with_lag() -> None:
     assert "All 2 queries run." in found.text
 
 
+def test_goals_are_on_the_pages_of_application_and_query_where_there_are_some() -> None:
+    desk = running()
+    desk.report(lag_goals={"ranking": 10.0}, beyond_goal_seconds={"ranking": 37.5})
+    desk.decide()
+    values = Values([record_of(desk, "team/flights")])
+    found = read(values, "/applications/team/flights")
+    assert {row[0]: row[-1] for row in found.rows if row and row[0] in ("ranking", "busiest")} == {
+        "ranking": "37.5 s beyond 10.0 s",
+        "busiest": "",
+    }
+    assert "37.5 s beyond lag goals in all, weighted by priority" in found.text
+    query = read(values, "/applications/team/flights/query?name=ranking")
+    assert "37.5 s lag above its goal of 10.0 s, in all" in query.text
+    without = read(Values([healthy()]), "/applications/team/flights")
+    assert "goal" not in without.text
+
+
 def test_a_node_that_is_announced_to_go_is_shown_and_nothing_counts_as_lost() -> None:
     desk = running()
     notices = {"n1": LossNotice("spot", desk.now + 60.0)}

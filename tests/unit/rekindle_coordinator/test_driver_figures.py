@@ -51,6 +51,28 @@ def test_a_lag_grows_once_nobody_reports_it() -> None:
     assert value(registry, "query_lag_seconds", query="busiest") == 2.5
 
 
+def test_the_time_beyond_goals_is_counted_by_query_and_weighted_by_priority() -> None:
+    registry = figures(
+        reading(
+            lags={"busiest": 2.5, "ranking": 400.0},
+            lag_goals={"busiest": 10.0, "ranking": 60.0},
+            beyond_goal_seconds={"busiest": 13.0, "ranking": 340.0},
+        )
+    )
+    assert value(registry, "query_lag_goal_seconds", query="ranking") == 60.0
+    assert value(registry, "query_beyond_goal_seconds_total", query="busiest") == 13.0
+    assert value(registry, "query_beyond_goal_seconds_total", query="ranking") == 340.0
+    assert value(registry, "weighted_beyond_goal_seconds") == (4 * 13.0 + 9 * 340.0) / 13
+
+
+def test_queries_without_a_goal_have_no_time_beyond_it() -> None:
+    registry = figures(reading(lag_goals={"busiest": 10.0}, beyond_goal_seconds={"busiest": 2.0}))
+    assert value(registry, "query_beyond_goal_seconds_total", query="ranking") is None
+    assert value(registry, "weighted_beyond_goal_seconds") == 2.0
+    none = figures(reading(lag_goals={}))
+    assert value(none, "weighted_beyond_goal_seconds") is None
+
+
 def test_what_has_stopped_or_ended_has_no_lag() -> None:
     stopped = figures(reading(lags={"busiest": 9.0, "ranking": 1.0}, stopped={"busiest/0": "bad"}))
     assert value(stopped, "query_lag_seconds", query="busiest") is None

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import msgspec
+import pytest
 from standing_world import NODES, phases, running, short_of_capacity
 
 from rekindle.coordination import application_status
@@ -165,6 +166,53 @@ def test_the_lag_of_a_driver_that_is_not_there_goes_on_growing() -> None:
     assert lags() == [3_601.5, 3_602.5]
     desk.now = reported - 5.0
     assert lags() == [1.5, 2.5], "a clock that is behind the driver's takes nothing off"
+
+
+def test_time_beyond_goals_grows_with_the_lags_that_nobody_reports_any_more() -> None:
+    desk = running()
+    goals = {"busiest": 10.0, "ranking": 2.0}
+    beyond = {"busiest": 5.0, "ranking": 40.0}
+    desk.report(at=desk.now, lag_goals=goals, beyond_goal_seconds=beyond)
+    desk.decide()
+
+    def shown() -> list[tuple[float | None, float | None]]:
+        queries = desk.stands().queries
+        return [(query.lag_goal_seconds, query.beyond_goal_seconds) for query in queries]
+
+    assert shown() == [(10.0, 5.0), (2.0, 40.0)]
+    weighted = desk.stands().weighted_beyond_goal_seconds
+    assert weighted == pytest.approx((4 * 5.0 + 9 * 40.0) / 13)
+    told = desk.explain("busiest").sentences
+    assert "Its lag has been above its goal of 10 s for 5.0 s in all." in told
+    desk.reading = replace(desk.reading, heartbeat=None)
+    assert desk.reading.progress is not None
+    desk.now = (desk.reading.progress.at or 0.0) + 20.0
+    assert shown() == [(10.0, 5.0 + 11.5), (2.0, 60.0)], "lags were 1.5 s and 2.5 s"
+
+
+def test_without_goals_nothing_is_counted() -> None:
+    desk = running()
+    desk.report(lag_goals={}, beyond_goal_seconds={})
+    desk.decide()
+    found = desk.stands()
+    assert found.weighted_beyond_goal_seconds is None
+    assert {query.beyond_goal_seconds for query in found.queries} == {None}
+    assert not any("goal" in text for text in desk.explain("busiest").sentences)
+
+
+def test_goals_are_weighted_by_the_priority_that_holds_now() -> None:
+    desk = running(priorities={"ranking": 1})
+    override = PriorityOverride(priority=10, until=desk.now + 100)
+    desk.reading = replace(desk.reading, orders=Orders(priorities={"busiest": override}))
+    desk.report(
+        at=desk.now,
+        lag_goals={"busiest": 1.0, "ranking": 1.0},
+        beyond_goal_seconds={"busiest": 11.0, "ranking": 0.0},
+    )
+    desk.decide()
+    assert desk.stands().weighted_beyond_goal_seconds == pytest.approx(10.0)
+    desk.now += 200
+    assert desk.stands().weighted_beyond_goal_seconds == pytest.approx(4 * 11.0 / 5)
 
 
 def test_the_lag_of_a_run_that_has_ended_or_of_an_older_driver_stays() -> None:

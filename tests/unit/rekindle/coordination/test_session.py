@@ -3,16 +3,21 @@
 from dataclasses import replace
 
 import msgspec
-from application_world import COSTS, Desk, orders, running
+import pytest
+from application_world import COSTS, TOPOLOGY, Desk, orders, running
 
 from rekindle import protocol
 from rekindle.coordination import session
+from rekindle.coordination.coordination_state import initial
 from rekindle.coordination.session import Case, Driver
+from rekindle.model.errors import InputError
+from rekindle.model.settings import Policy
 from rekindle.protocol import (
     BufferingOrder,
     CheckpointReport,
     DropOrder,
     Heartbeat,
+    LagGoalsOrder,
     NodeSeen,
     OrderingOrder,
     Orders,
@@ -410,6 +415,63 @@ def test_adaptive_switches_are_ordered_on_and_off_and_again_when_they_were_misse
     desk.plan_epoch = decision.directives[-1].plan_epoch
     desk.report()
     assert orders(desk.decide(), BufferingOrder) == [BufferingOrder(mode="on")]
+
+
+def with_goals(desk: Desk, **goals: float) -> None:
+    """The policy has these goals from now on."""
+    report = desk.reading.topology
+    policy = replace(report.policy, lag_goals=goals)
+    topology = msgspec.structs.replace(report, policy=policy)
+    desk.reading = replace(desk.reading, topology=topology)
+
+
+def test_goals_for_lags_are_ordered_until_the_driver_counts_by_them() -> None:
+    desk = running()
+    with_goals(desk, busiest=10.0)
+    desk.report()
+    decision = desk.decide(obey=False)
+    assert orders(decision, LagGoalsOrder) == [LagGoalsOrder(goals={"busiest": 10.0})]
+    (directive,) = decision.directives
+    assert directive.text == "Goals for lags: busiest 10 s."
+    assert not orders(desk.decide(obey=False), LagGoalsOrder), "it is on its way"
+    desk.directive = directive.sequence
+    desk.report()
+    assert orders(desk.decide(), LagGoalsOrder), "the driver has taken it and counts by others"
+    desk.report()
+    assert not orders(desk.decide(), LagGoalsOrder)
+    with_goals(desk)
+    desk.settle()
+    assert desk.lag_goals == {}
+
+
+def test_goals_of_the_pipeline_hold_where_the_policy_has_none() -> None:
+    desk = running()
+    report = desk.reading.topology
+    queries = tuple(replace(query, lag_goal_seconds=5.0) for query in report.topology.queries)
+    topology = replace(report.topology, queries=queries)
+    report = msgspec.structs.replace(report, generation=2, topology=topology)
+    desk.reading = replace(
+        desk.reading, topology=report, heartbeat=Heartbeat(generation=2, since=0.0)
+    )
+    with_goals(desk, busiest=10.0)
+    desk.settle()
+    assert desk.lag_goals == {"busiest": 10.0, "ranking": 5.0}
+
+
+def test_a_driver_of_the_release_before_gets_no_goals() -> None:
+    desk = running()
+    desk.lag_goals = None
+    with_goals(desk, busiest=10.0)
+    desk.report()
+    assert not orders(desk.decide(), LagGoalsOrder)
+
+
+def test_goals_of_queries_that_are_not_there_are_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        initial(TOPOLOGY, Policy(lag_goals={"busy": 10.0}), 4)
+    assert str(refused.value) == (
+        "policy.lag_goals.busy: there is no such query; name one of: busiest, ranking"
+    )
 
 
 def test_a_report_survives_its_encoding() -> None:

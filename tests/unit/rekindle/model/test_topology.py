@@ -128,6 +128,15 @@ A, B = TopologyOperator("a", 1), TopologyOperator("b", 1)
         (one(queries=(Query("q", "a", float("nan")),)), "query q: priority: is nan"),
         (one(queries=(Query("q", "a", True),)), "query q: priority: is True"),
         (one(queries=(Query("q", "a", "5"),)), "priority: is '5'"),  # type: ignore[arg-type]
+        (
+            one(queries=(Query("q", "a", 5, 0),)),
+            "query q: lag_goal_seconds: is 0; give seconds from 0.01 to 86400, or None for no goal",
+        ),
+        (one(queries=(Query("q", "a", 5, -1.0),)), "query q: lag_goal_seconds: is -1.0"),
+        (one(queries=(Query("q", "a", 5, 86_401),)), "lag_goal_seconds: is 86401"),
+        (one(queries=(Query("q", "a", 5, float("nan")),)), "lag_goal_seconds: is nan"),
+        (one(queries=(Query("q", "a", 5, True),)), "lag_goal_seconds: is True"),
+        (one(queries=(Query("q", "a", 5, "10"),)), "is '10'"),  # type: ignore[arg-type]
     ],
 )
 def test_an_unsound_topology_is_refused_with_place_and_remedy(

@@ -45,6 +45,7 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert report.sources == {
         "orders": SourceSeen(waiting=1200, lag_seconds=3.5, away="Kafka cannot be reached")
     }
+    assert (report.lag_goals, report.beyond_goal_seconds) == ({"busiest": 10.0}, {"busiest": 37.5})
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
 
@@ -69,7 +70,7 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     del report["finished"], report["moving"], report["stopped"], report["at"]
     del report["late_rows"]
     del report["suspected"], report["epoch_seconds"], report["store_away_at"], report["refused"]
-    del report["sources"]
+    del report["sources"], report["lag_goals"], report["beyond_goal_seconds"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     del report["nodes"]["n3"]["slow"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
@@ -78,5 +79,6 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     assert read.suspected == {}
     assert (read.epoch_seconds, read.store_away_at, read.refused) == (None, None, {})
     assert read.sources == {}
+    assert (read.lag_goals, read.beyond_goal_seconds) == (None, {})
     assert not read.nodes["n3"].slow
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

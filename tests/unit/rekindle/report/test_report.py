@@ -17,6 +17,7 @@ from rekindle_testing.run_builders import BuiltRun, BuiltScenario
 RIGHT = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
 # 3 nodes: a and d lie on the one that survives, b, c, e and f are lost. A node's cap is 40 %.
 PRIORITIES = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 1.0, "e": 5.0, "f": 3.0}
+SMALL = {"closures": {"a/0": []}, "priorities": {"a": 1}}
 SCENARIO = BuiltScenario(PRIORITIES, nodes=3, killed=2, returns=(10.0, 16.0), cpu_quota=0.75)
 
 
@@ -65,6 +66,25 @@ def test_unavailability_is_weighed_by_priority(figures: dict[str, Any]) -> None:
     seconds = {name: query["unavailable_seconds"] for name, query in figures["queries"].items()}
     weighed = sum(PRIORITIES[name] * seconds[name] for name in seconds) / 21.0
     assert figures["weighted_unavailable_seconds"] == pytest.approx(weighed)
+
+
+def test_the_time_beyond_a_goal_is_counted_from_the_failure_on_and_weighed_by_priority() -> None:
+    run = run_builders.make(SCENARIO)
+    topology = {**run.input_record["topology"], "lag_goals": {"c": 5.0, "a": 1.0}}
+    found = compute(replace(run, input_record={**run.input_record, "topology": topology}))
+    queries = found["queries"]
+    # c: an epoch cut at -0.5 is its newest until 12.0; a lags up to 1.25 s, in each epoch of 1 s.
+    assert queries["c"]["lag_goal_seconds"] == 5.0
+    assert queries["c"]["beyond_goal_seconds"] == pytest.approx(12.0 - 4.5)
+    beyond_of_a = queries["a"]["beyond_goal_seconds"]
+    assert 0.0 < beyond_of_a < 0.3 * found["end"]
+    weighed = (9.0 * 7.5 + 1.0 * beyond_of_a) / 10.0
+    assert found["weighted_beyond_goal_seconds"] == pytest.approx(weighed)
+    assert "beyond_goal_seconds" not in queries["b"], "it has no goal"
+
+
+def test_a_run_without_goals_says_nothing_of_them(figures: dict[str, Any]) -> None:
+    assert "weighted_beyond_goal_seconds" not in figures
 
 
 def test_the_bound_has_the_same_plans_without_delay(figures: dict[str, Any]) -> None:
@@ -313,6 +333,14 @@ def test_a_query_whose_partitions_all_run_for_others_is_back_with_them() -> None
     [
         ({"version": 2}, "version: is 2"),
         ({"topology": {"closures": {}, "priorities": {"a": 1}}}, "no partition of the query a"),
+        (
+            {"topology": {**SMALL, "lag_goals": {"b": 5}}},
+            "topology.lag_goals.b: names no query",
+        ),
+        (
+            {"topology": {**SMALL, "lag_goals": {"a": 0}}},
+            "topology.lag_goals.a: is 0, not above 0",
+        ),
         ({"topology": {"closures": {"a/0": []}, "priorities": {"a": 0}}}, "not above 0"),
         ({"offsets": {}}, "offsets.flights: is missing"),
         ({"files": [{"name": "flights"}]}, r"files\[0\]: path: is missing"),

@@ -67,6 +67,18 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
             {"priorities": [{"query": "q", "priority": 11}]},
             "spec.priorities[0].priority: expected `int` <= 10",
         ),
+        (
+            {"lagGoals": [{"query": "q", "seconds": 0}]},
+            "spec.lagGoals[0].seconds: expected `int` >= 1",
+        ),
+        (
+            {"lagGoals": [{"query": "q", "seconds": 86_401}]},
+            "spec.lagGoals[0].seconds: expected `int` <= 86400",
+        ),
+        (
+            {"lagGoals": [{"query": "q", "seconds": "soon"}]},
+            "spec.lagGoals[0].seconds: expected `int`, got `str`",
+        ),
         ({"strategy": "quick"}, "spec.strategy: invalid enum value 'quick'"),
         ({"guards": {"nodesAtOnceMax": -1}}, "spec.guards.nodesAtOnceMax: expected `int` >= 0"),
         ({"paused": "yes"}, "spec.paused: expected `bool`, got `str`"),

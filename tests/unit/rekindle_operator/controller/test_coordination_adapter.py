@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,12 +12,14 @@ from application_world import Desk
 from operator_world import FLIGHTS, tell, untell
 
 from rekindle.coordination.session import ApplicationReading
+from rekindle.model.settings import Policy
 from rekindle.protocol import NodeSeen, ProgressReport
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
 from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_testing.operator_builders import make_class, make_policy
 
 EXECUTOR = objects.kubeflow_executor(1, node="machine-1", ip="10.0.0.1")
 
@@ -32,13 +35,14 @@ def reported(called: str | None) -> ApplicationReading:
 
 def overseer_of(known: ClusterView) -> CoordinationAdapter:
     none: Any = None
+    limiter: Any = SimpleNamespace(reached=lambda *_: None)
     inbox: EventInbox[ClusterView] = EventInbox()
     return CoordinationAdapter(
         inbox,
         known=known,
         judge=DetectionRunner(known),
         renewals=none,
-        limiter=none,
+        limiter=limiter,
         decided_on=lambda *_: None,
         stirred=lambda _: None,
         log=Log(io.StringIO()),
@@ -72,3 +76,17 @@ def test_a_decision_is_told_which_node_an_executor_is_on_so_that_the_record_has_
     assert reading.progress is not None
     before = msgspec.structs.replace(reading.progress.nodes["10.0.0.1"], cluster_node=named)
     assert progress.nodes["10.0.0.1"] == before, "nothing else is another"
+
+
+def test_goals_of_a_policy_go_before_those_of_the_pipelines_settings() -> None:
+    known = ClusterView()
+    tell(known.registry, objects.kubeflow_application())
+    tell(known.registry, objects.kubeflow_driver(**objects.protected()))
+    known.see_class(make_class("default"))
+    goals = [{"query": name, "seconds": 5} for name in ("busiest", "of-another-application")]
+    known.see_policy(make_policy(lagGoals=goals))
+    reading = reported(None)
+    policy = Policy(lag_goals={"busiest": 60.0, "ranking": 70.0})
+    topology = msgspec.structs.replace(reading.topology, policy=policy)
+    held = overseer_of(known).terms(FLIGHTS, replace(reading, topology=topology)).reading
+    assert held.topology.policy.lag_goals == {"busiest": 5.0, "ranking": 70.0}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rekindle.model.settings import Policy
 from rekindle.protocol.messages import PriorityOverride
 from rekindle_operator.api.node_providers import ProviderLimits
-from rekindle_operator.policies import effective_policy
+from rekindle_operator.policies import effective_policy, policy_conditions
 from rekindle_testing.operator_builders import make_class, make_policy
 
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
@@ -56,6 +56,7 @@ def test_every_setting_of_the_core_can_be_reached() -> None:
                 "defaultCpuMillicores": 35,
             },
             "priorities": [{"query": "worst-delays", "priority": 10}],
+            "lagGoals": [{"query": "worst-delays", "seconds": 10}],
         },
         {"detection": {"driverSilenceSeconds": 20}},
     ).policy
@@ -76,6 +77,7 @@ def test_every_setting_of_the_core_can_be_reached() -> None:
         uneven_seconds=25.0,
         default_cpu_percent=3.5,
         priorities={"worst-delays": 10.0},
+        lag_goals={"worst-delays": 10.0},
     )
     untouched = [
         item.name
@@ -287,6 +289,19 @@ def test_priorities_of_other_applications_queries_are_left_out_and_named() -> No
         everything,
         (),
     )
+
+
+def test_goals_of_other_applications_queries_are_left_out_and_named() -> None:
+    goals = [{"query": name, "seconds": 5} for name in ("worst-delays", "elsewhere")]
+    everything = held({"lagGoals": goals, "priorities": [{"query": "rare", "priority": 1}]})
+    found, unknown = effective_policy.known(everything, {"worst-delays"})
+    assert (found.policy.lag_goals, found.policy.priorities) == ({"worst-delays": 5.0}, {})
+    assert [(item.field, item.query) for item in unknown] == [
+        ("priorities", "rare"),
+        ("lagGoals", "elsewhere"),
+    ]
+    said = policy_conditions.accepted(everything, 1, unknown).message
+    assert "lagGoals names elsewhere, which no pipeline has; there are: worst-delays." in said
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from rekindle_spark.executor import frames, partition, work_items
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
 from rekindle_spark.jobs import job_specs
 from rekindle_spark.output import output_commit
+from rekindle_spark.output.lag_goals import LagGoals
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.sink_publishing import SinkPublishers
 from rekindle_spark.pipeline import program
@@ -200,6 +201,7 @@ def application(tmp_path: Path, **policy: Any) -> Any:
         digests={(ROWS0, 12): "before", (ROWS0, 13): "of an epoch that ran", (ROWS1, 13): "kept"},
         committed={},
         late=LateCounts(made),
+        lag_goals=LagGoals(),
         sinks=SinkPublishers(),
     )
 

@@ -10,6 +10,7 @@ import pytest
 
 from rekindle_spark.driver.driver_context import Staged
 from rekindle_spark.output import output_commit
+from rekindle_spark.output.lag_goals import LagGoals
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
@@ -44,6 +45,7 @@ def application() -> Any:
         program=built(),
         committed={},
         late=LateCounts(built()),
+        lag_goals=LagGoals(),
         plan_epoch=2,
         lock=threading.RLock(),
         progress=SimpleNamespace(stopped={}, reached=lambda _: {}),

@@ -30,7 +30,7 @@ def three_levels(function: Any = keep) -> Pipeline:
     built = Pipeline("levels")
     rows = built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2)
     kept = rows.filter("kept", function)
-    kept.sink("every-row", priority=3)
+    kept.sink("every-row", priority=3, lag_goal_seconds=10)
     hourly = counted(kept, "hourly", parallelism=3)
     hourly.sink("counts", priority=2)
     hourly.top("largest", by="n", count=2, ties=["key"]).sink("top")
@@ -85,6 +85,8 @@ def test_the_planner_sees_operators_edges_and_queries_with_priorities() -> None:
         ("counts", "hourly", 2),
         ("top", "largest", 1),
     }
+    goals = {query.name: query.lag_goal_seconds for query in seen.queries}
+    assert goals == {"every-row": 10, "counts": None, "top": None}
 
 
 def test_a_union_feeds_a_keyed_step_from_each_of_its_streams() -> None:

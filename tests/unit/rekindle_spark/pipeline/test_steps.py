@@ -53,6 +53,7 @@ FITTING = {
     ("join", "within_seconds"): {"5"},
     ("join", "parallelism"): {"5"},
     ("sink", "priority"): {"5"},
+    ("sink", "lag_goal_seconds"): {"None", "5"},
 }
 
 
@@ -96,7 +97,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
         "arrival_order": True,
     },
     "join": {"other": ROWS, "keys": ["key"], "within_seconds": 0, "parallelism": 2},
-    "sink": {"priority": 1},
+    "sink": {"priority": 1, "lag_goal_seconds": 10},
 }
 
 
@@ -246,6 +247,14 @@ def missing(rows: Stream, names: Sequence[str]) -> object:
             "n: priority: is 10.1; give a number from 1 (",
         ),
         (lambda rows: rows.sink("n", priority=True), "step n: priority: is True"),
+        (
+            lambda rows: rows.sink("n", lag_goal_seconds=0),
+            "n: lag_goal_seconds: is 0; give seconds from 0.01 to 86400, or None for no goal",
+        ),
+        (lambda rows: rows.sink("n", lag_goal_seconds=-10), "n: lag_goal_seconds: is -10"),
+        (lambda rows: rows.sink("n", lag_goal_seconds=float("nan")), "seconds: is nan"),
+        (lambda rows: rows.sink("n", lag_goal_seconds="10"), "lag_goal_seconds: is '10'"),
+        (lambda rows: rows.sink("n", lag_goal_seconds=86_400.5), "seconds: is 86400.5"),
         (
             lambda rows: counted(rows, keys=["age"]),
             "keys: there is no column 'age'; name one of: at",

@@ -175,6 +175,10 @@ def test_a_seal_says_which_checkpoints_count_and_letters_which_rows_were_left_ou
     assert fold.finished["rows/0"][0].spans == [(5, 5)]
 
 
+def _by_query() -> some.SearchStrategy[dict[str, float]]:
+    return some.dictionaries(some.sampled_from(["quick", "slow"]), some.floats(0, 1e9))
+
+
 def _logs() -> some.SearchStrategy[list[dict[str, Any]]]:
     epochs, names = some.integers(1, 30), some.sampled_from(PARTITIONS)
     parts = some.sampled_from(["q/0", "checked.dead-letters/0", "checked.dead-letters/1"])
@@ -199,6 +203,9 @@ def _logs() -> some.SearchStrategy[list[dict[str, Any]]]:
                 max_size=2,
             ),
             "checkpoints": some.lists(epochs, max_size=2),
+            "lag_goals": some.fixed_dictionaries(
+                {"at": some.floats(0, 1e9), "seconds": _by_query()}, optional={"goals": _by_query()}
+            ),
             "checkpoint": epochs,
             "branches": some.integers(1, 3),
             "left_out": some.dictionaries(some.sampled_from(["a/0", "a/1"]), epochs, min_size=1),
