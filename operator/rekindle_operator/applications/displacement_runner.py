@@ -30,6 +30,9 @@ from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.recovery.recovery_inputs import moment
 
+# What has not gone by then stays: somebody keeps it, or the Recovery cannot be written.
+ROOM_SECONDS_MAX = 600.0
+
 
 @dataclass(slots=True)
 class DisplacementRunner:
@@ -82,7 +85,11 @@ class DisplacementRunner:
         """Have executors deleted that make room. Which ones is settled once: those that Spark makes
         in their place are not among them."""
         for place, story in open_.items():
-            if story.displaced is None or not story.makes_room or not self._is_told(place, story):
+            if story.displaced is None or not story.makes_room:
+                continue
+            if now - story.displaced.at.timestamp() >= ROOM_SECONDS_MAX:
+                self.call_off((story,), now)
+            if not story.makes_room or not self._is_told(place, story):
                 continue
             look = looks[place]
             if story.leaving is None:

@@ -13,7 +13,7 @@ from spark_objects import Body
 
 from rekindle_operator.api import recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_resource import ApplicationReference, NodeRequest
-from rekindle_operator.applications import application_recovery
+from rekindle_operator.applications import application_recovery, displacement_runner
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -633,6 +633,22 @@ def test_nothing_is_deleted_while_its_recovery_cannot_be_written(
     for _ in range(3):
         world.turn()
     assert world.deleted == [LOW]
+
+
+def test_what_does_not_go_within_ten_minutes_stays(made: Callable[..., World]) -> None:
+    """Until then further executors of the policy wait."""
+    world = displacing(made)
+    world.turn()
+    world.errands = {}
+    world.turn()
+    world.turn(displacement_runner.ROOM_SECONDS_MAX)
+    for errand in world.errands.values():
+        errand()
+    world.errands = None
+    for _ in range(4):
+        world.turn()
+    world.turn(10.0)
+    assert (world.deleted, world.story("low")["phase"]) == ([], "Recovered")
 
 
 def test_an_application_makes_room_once_in_an_incident(made: Callable[..., World]) -> None:
