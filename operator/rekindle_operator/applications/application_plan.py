@@ -36,8 +36,8 @@ class ApplicationDemand:
 
     `driver` and `executors` wait. `running` executors count towards the `minimum`: they run, or
     have been admitted. `driver_runs` holds for one that was admitted as well. Stand-ins for pods
-    that Spark has not made yet are of `driver_millis` and `executor_millis`. `held` is what its
-    executors take (node, thousandths of a core); where some of them make room for an application
+    that Spark has not made yet are of `driver_millis` and `executor_millis`. `held` is the CPU of
+    its executors (node, thousandths of a core); where some of them make room for an application
     that matters more, it keeps the first `keeps` of these, or none.
     """
 
@@ -78,8 +78,8 @@ class ApplicationPlan:
     application can do without. `chosen` applications are of use with them, the most important
     first; `skipped` gives the planner's reason for each other one. `text` is the plan in a
     sentence; `waiting_millis` (application -> thousandths of a core) is what waits on, with what
-    Spark has not made yet. `placement` (node -> pods and stand-ins) is of what applications cannot
-    do without, and `left` is the CPU of each node beside it, in percent of one core."""
+    Spark has not made yet. `placement` (node -> pods and stand-ins) is of those that applications
+    cannot do without, and `left` is the CPU of each node beside it, in percent of one core."""
 
     admitted: frozenset[str] = frozenset()
     further: frozenset[str] = frozenset()
@@ -92,8 +92,8 @@ class ApplicationPlan:
     left: Mapping[str, float] = field(default_factory=dict)
 
     def placed_of(self, item: ApplicationDemand) -> tuple[tuple[str, int], ...]:
-        """Where the plan has placed what an application cannot do without (node, thousandths of a
-        core)."""
+        """Where the plan has placed pods that an application cannot do without (node, thousandths
+        of a core)."""
         needed = item.needed()
         return tuple(
             (node, needed[part])
@@ -173,8 +173,8 @@ def to_problem(
     parts: Mapping[str, Sequence[str]],
     nodes: Mapping[str, float],
 ) -> Problem:
-    """RECOVERY SCHEDULING for applications that lack these `parts` (pods and stand-ins) on what is
-    free of `nodes`, in percent of one core. In a circle of dependencies all come together; a name
+    """RECOVERY SCHEDULING for applications that lack these `parts` (pods and stand-ins) on the free
+    CPU of `nodes`, in percent of one core. In a circle of dependencies all come together; a name
     that is not there is passed over."""
     asked = {part for lacking in parts.values() for part in lacking}
     costs = {

@@ -115,7 +115,7 @@ class ApplicationRecovery:
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
-    # of each policy: from what the newest plan was made
+    # of each policy: the newest plan, and its input
     _planned: dict[str, tuple[object, "_Decided"]] = field(default_factory=dict)
     _node_millis: int = 0
     _due: float = 0.0
@@ -173,7 +173,7 @@ class ApplicationRecovery:
         self.demands, self.buckets = (), frozenset()
 
     def _drop(self, places: Iterable[Place]) -> None:
-        """Have nothing to do with their Recoveries any more: what is left to be deleted stays."""
+        """Have nothing to do with their Recoveries any more: no further executor is deleted."""
         for place in places:
             self._stories.pop(place).leaving = None
 
@@ -333,7 +333,7 @@ class ApplicationRecovery:
             return _Turn()
         leaving = {place for place, story in open_.items() if story.makes_room}
         if leaving:
-            # the room is for another one, and for what that cannot do without
+            # the room is for pods that another one cannot do without
             admitted = made.admitted - made.further
         else:
             admitted = made.admitted | self._for_autoscalers(made, held, looks)
@@ -358,7 +358,7 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> dict[Place, OpenStory]:
-        """Have what makes room noted; the open Recoveries, with those of it."""
+        """Have the applications noted that make room; the open Recoveries, with theirs."""
         found = dict(open_)
         for place, look in looks.items():
             if place.application in decided.keeps:
@@ -374,8 +374,8 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> tuple[Phase, Reason | RecoveryReason, str] | None:
-        """Why nothing is held back and nothing is planned, with what would make room otherwise;
-        None where it is."""
+        """Why nothing is held back and nothing is planned, with those that would make room
+        otherwise; None where it is."""
         if held.paused:
             text = "Policy or class is paused: no pod waits for its turn."
             return "Held", Reason.PAUSED, text
@@ -395,8 +395,8 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> str:
-        """What would make room for what, as a sentence; "" for nothing. Pods that find no node
-        would wait at the gate."""
+        """Which applications would make room for which, as a sentence; "" for nothing. Pods that
+        find no node would wait at the gate."""
         if held.displacement == "Never":
             return ""
         there = {
@@ -417,7 +417,7 @@ class ApplicationRecovery:
         open_: Mapping[Place, OpenStory],
         nodes: Mapping[str, int],
     ) -> "_Decided":
-        """The plan for now, and what makes room beyond it; made again only when something is
+        """The plan for now, and who makes room beyond it; made again only when something is
         otherwise than before."""
         solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
         demands = tuple(
@@ -457,7 +457,7 @@ class ApplicationRecovery:
 
     def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
         """Free CPU of nodes on which something that waits may run, less what has been admitted, and
-        with what is about to be free."""
+        with CPU that is about to be free."""
         needs = {
             (pod.tolerates, pod.node_labels) for look in looks.values() for pod in look.waiting
         }
@@ -612,7 +612,7 @@ class ApplicationRecovery:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A plan, and what makes room for what it skips."""
+    """A plan, and the applications that make room for one that it skips."""
 
     plan: ApplicationPlan
     displacement: Displacement | None = None

@@ -1,12 +1,12 @@
 """Which executors that run make room for an application that waits and matters more.
 
-    an application that the plan skips ──► what less important ones hold, the least harm first
-                                       ──► without what it finds room without: Displacement
+    an application that the plan skips ──► executors of less important ones, the least harm first
+                                       ──► as few of them as it needs: Displacement
 
 First go executors beyond the minimum of an application, and those of one that is of no use as it
 is: that stops nothing. Then an application goes whole, which means all of its executors; its driver
 stays, for nobody makes another one of an application that does not restart. Together they matter
-less than what they make room for. Nothing goes on which another application depends. Pure.
+less than the one for which they make room. Nothing goes on which another application depends. Pure.
 
 Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 """
@@ -40,7 +40,7 @@ class Displacement:
 
 @dataclass(frozen=True, slots=True)
 class RoomMade:
-    """What has made room in this incident (application -> how many executors it kept), and for
+    """Who has made room in this incident (application -> how many executors it kept), and for
     which applications room is being `made` now."""
 
     kept: Mapping[str, int] = field(default_factory=dict)
@@ -60,8 +60,8 @@ class _Step:
 
     @property
     def order(self) -> tuple[float, float, int, str, int]:
-        """The least harm first, of equal ones what matters least, then what frees most. Of one
-        application what goes beyond its minimum is first."""
+        """The least harm first, then the least important, then the one that frees most. Of one
+        application executors beyond its minimum are first."""
         return self.harm, self.priority, -sum(self.freed.values()), self.name, -self.keeps
 
 
@@ -105,7 +105,7 @@ def _waits(applications: Mapping[str, ApplicationDemand], name: str) -> bool:
 def _depended(
     applications: Mapping[str, ApplicationDemand], kept: Mapping[str, int]
 ) -> frozenset[str]:
-    """On what an application depends that has not gone whole itself."""
+    """Applications on which others depend that have not gone whole."""
     return frozenset(
         other
         for name, item in applications.items()
@@ -115,7 +115,7 @@ def _depended(
 
 
 def _steps(item: ApplicationDemand, made: ApplicationPlan, kept: int | None) -> Iterator[_Step]:
-    """What an application may give; `kept` is how many executors it kept when it made room."""
+    """The steps of an application; `kept` is how many executors it kept when it made room."""
     if kept == 0 or not item.held:
         return
     comes_back = item.name in made.chosen
@@ -142,7 +142,7 @@ def _problem(
     made: ApplicationPlan,
     nodes: Iterable[str],
 ) -> Problem:
-    """To place what one application lacks on what the plan leaves of some nodes."""
+    """To place the pods that one application lacks on the CPU that the plan leaves."""
     placed = {part for parts in made.placement.values() for part in parts}
     lacking = sorted(
         part

@@ -1,11 +1,11 @@
-"""Carries out what `displacement` has chosen: executors deleted, once their Recovery says why.
+"""Carries out choices of `displacement`: executors deleted, once their Recovery says why.
 
     chosen ──► noted ──► written in the Recovery ──► its executors deleted ──► gone
                  │             │                            │
-                 └─────────────┴─── pause, dry run ─────────┴──► called off: what is there stays
+                 └─────────────┴─── pause, dry run ─────────┴──► called off: the others stay
 
 Another operator reads the Recovery and goes on. Before it is written nothing is deleted, and the
-gates of what the room is for stay. What Spark makes in place of deleted executors waits for its
+gates of the pods that need the room stay. Executors that Spark makes in their place wait for their
 turn.
 
 Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
@@ -30,7 +30,7 @@ from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.recovery.recovery_inputs import moment
 
-# What has not gone by then stays: somebody keeps it, or the Recovery cannot be written.
+# Executors that have not gone by then stay: somebody keeps it, or the Recovery cannot be written.
 ROOM_SECONDS_MAX = 600.0
 
 
@@ -44,7 +44,7 @@ class DisplacementRunner:
     log: Log
 
     def before(self, places: Iterable[Place], open_: Mapping[Place, OpenStory]) -> RoomMade | None:
-        """What has made room in this incident, which is at least as old as the oldest Recovery that
+        """Who has made room in this incident, which is at least as old as the oldest Recovery that
         is open; None while it is not known yet which executors go, so that no more is chosen."""
         if any(story.makes_room and story.leaving is None for story in open_.values()):
             return None
@@ -129,7 +129,7 @@ class DisplacementRunner:
 
 
 def _end(story: OpenStory, now: float) -> None:
-    assert story.displaced is not None, "only what has made room is done with it"
+    assert story.displaced is not None, "it has made no room"
     story.displaced = msgspec.structs.replace(story.displaced, gone_at=moment(now))
 
 

@@ -513,14 +513,6 @@ def test_a_less_important_application_makes_room_and_comes_back_by_plan(
     assert (world.deleted, world.shell.buckets) == ([LOW], frozenset())
 
 
-def test_what_matters_as_much_makes_no_room(made: Callable[..., World]) -> None:
-    alike = [{"query": name, "priority": 9} for name in ("low", "high")]
-    world = displacing(made, priorities=alike)
-    for _ in range(5):
-        world.turn()
-    assert world.deleted == []
-
-
 def test_an_application_keeps_its_minimum_where_that_is_enough(
     made: Callable[..., World],
 ) -> None:
