@@ -74,6 +74,8 @@ def test_the_least_important_one_makes_room() -> None:
 
 def test_nothing_makes_room_for_what_matters_no_more() -> None:
     assert chosen({"a": 0}, running("one", 5, ("a", 2_000)), waiting("other", 5, 2_000)) is None
+    wide = running("wide", 9, ("a", 1_000), ("a", 1_000))
+    assert chosen({"a": 0}, wide, waiting("other", 5, 1_000)) is None, "also beyond its minimum"
 
 
 def test_what_makes_room_matters_less_together() -> None:
