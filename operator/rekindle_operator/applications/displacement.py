@@ -27,6 +27,7 @@ from rekindle_operator.applications.application_plan import (
 # So many applications that wait are tried with each plan, each with so many steps at most.
 APPLICATIONS_MAX = 10
 STEPS_MAX = 50
+FIT_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ def choose(
         key=lambda name: (-applications[name].priority, name),
     )
     depended = _depended(applications, before.kept)
+    until = solver.clock() + solver.budget_seconds
     for name in waits[:APPLICATIONS_MAX]:
         kept = depended | upstream(name, applications)
         steps = [
@@ -89,7 +91,9 @@ def choose(
             for step in _steps(item, made, before.kept.get(other))
         ]
         problem = _problem(applications, name, made, may_run(name))
-        found = _least(problem, _bearable(problem, name, steps), solver)
+        found = _least(problem, _bearable(problem, name, steps), solver, until)
+        if solver.clock() >= until:
+            return None  # a choice that is not made in time is not made: it may be too large
         if found:
             return Displacement(name, {step.name: step.keeps for step in found})
     return None
@@ -170,13 +174,15 @@ def _bearable(problem: Problem, name: str, steps: Iterable[_Step]) -> list[_Step
     return found
 
 
-def _least(problem: Problem, steps: list[_Step], solver: PlanSolver) -> list[_Step]:
+def _least(problem: Problem, steps: list[_Step], solver: PlanSolver, until: float) -> list[_Step]:
     """Those of the steps, in order, without any of which the problem has no answer; none where it
     has none with all of them."""
     if not steps or not _fits(problem, steps, solver):
         return []
     found = steps
     for step in reversed(steps):
+        if solver.clock() >= until:
+            return []
         without = [item for item in found if item is not step]
         names = {item.name for item in without}
         if not (step.keeps and step.name in names) and _fits(problem, without, solver):
@@ -189,4 +195,7 @@ def _fits(problem: Problem, steps: Iterable[_Step], solver: PlanSolver) -> bool:
     for step in steps:
         for node in step.freed.keys() & free.keys():
             free[node] += step.freed[node] / MILLIS_PER_PERCENT
-    return bool(solver.solve(replace(problem, nodes=free)).queries)
+    # one application fits or does not: there is nothing to search
+    quick = replace(solver, solver="best-density", budget_seconds=FIT_SECONDS)
+    open_ = {node: percent for node, percent in free.items() if percent > 0}
+    return bool(quick.solve(replace(problem, nodes=open_)).queries)
