@@ -33,6 +33,7 @@ AUTHORITY_KEY = "ca.crt"
 Certainty = Literal[
     "ShutdownTaint", "NodeClaimGone", "MachineGone", "SelfNodeRemediation", "Approval"
 ]
+Displacement = Literal["Never", "LessImportant"]
 Effect = Literal["None", "PreferNoSchedule", "NoSchedule"]
 Quantity = Annotated[str, msgspec.Meta(max_length=32)] | int
 Address = Annotated[str, msgspec.Meta(min_length=3, max_length=259)]
@@ -163,7 +164,8 @@ class Detection(Value, frozen=True):
 
 
 class ClassSpec(Value, frozen=True):
-    """What is allowed."""
+    """What is allowed. `displacement`: whether whole applications that run make room in an incident
+    for one that matters more."""
 
     paused: bool = False
     dry_run: bool = False
@@ -177,6 +179,7 @@ class ClassSpec(Value, frozen=True):
     )
     fencing: Fencing = Fencing()
     executors: Executors = Executors()
+    displacement: Displacement = "Never"
     taints: Taints = Taints()
     node_deletion: NodeDeletion = NodeDeletion()
     limits: ClassLimits = ClassLimits()

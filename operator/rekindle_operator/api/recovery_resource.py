@@ -94,6 +94,18 @@ class DriverRecovery(Value, frozen=True):
     back_at: Moment | None = None
 
 
+class Displaced(Value, frozen=True):
+    """An application that made room for `by`, which matters more: so many `executors` were to be
+    deleted, and it `keeps` so many, its minimum or none. `gone_at` is when the last one was gone,
+    or the rest was called off."""
+
+    at: Moment
+    by: Query
+    executors: Count
+    keeps: Count = 0
+    gone_at: Moment | None = None
+
+
 class NodeRequest(Value, frozen=True):
     """A request for `count` nodes, and what became of it."""
 
@@ -161,6 +173,7 @@ class RecoveryStatus(Value, frozen=True):
     saved_query_partitions: Count = 0
     saved_priority: Amount = 0.0
     driver: DriverRecovery | None = None
+    displaced: Displaced | None = None
     nodes_requested: Count = 0
     requests: Annotated[tuple[NodeRequest, ...], msgspec.Meta(max_length=REQUESTS_MAX)] = ()
     plans_total: Count = 0

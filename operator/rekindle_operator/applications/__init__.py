@@ -2,8 +2,11 @@
 
     lost nodes ──► incident of a policy ──► new pods wait at our scheduling gate (webhook)
     free CPU, waiting pods ──► plan ──► gates lifted, nodes requested, Recovery objects
+                                    ──► executors that make room, where the class allows it
 
 application_plan      the planning problem from pods, and which of them the plan admits
+displacement          which executors that run make room for an application that matters more
+displacement_runner   carries that out
 application_incident  which applications are in an incident, and how far each is
 application_recovery  the shell: gates lifted, Recoveries and events written
 

@@ -21,10 +21,12 @@ from rekindle_operator.api import custom_resources
 from rekindle_operator.api.custom_resources import RECOVERED, ConditionFinding, camel_case
 from rekindle_operator.api.recovery_policy import ApplicationNeed
 from rekindle_operator.api.recovery_resource import (
+    Displaced,
     LostNode,
     Phase,
     PlanMade,
     QueryRecovery,
+    RecoverySpec,
     RecoveryStatus,
 )
 from rekindle_operator.applications.application_plan import (
@@ -45,24 +47,31 @@ MILLIS_PER_CORE = 1_000
 @dataclass(frozen=True, slots=True)
 class ApplicationLook:
     """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
-    node yet; `running` executors have one. `lost` are its nodes that are lost (name -> whether its
-    driver was there). Sizes, in thousandths of a core, are those of pods that were seen."""
+    node yet; `placed` executors have one. Executors that are `leaving` make room for another
+    application, and count no more. `lost` are its nodes that are lost (name -> whether its driver
+    was there). Sizes, in thousandths of a core, are those of pods that were seen."""
 
     application: MatchedApplication
     need: ApplicationNeed
     priority: float
     waiting: tuple[PodSeen, ...] = ()
     pending: tuple[PodSeen, ...] = ()
-    running: int = 0
+    placed: tuple[PodSeen, ...] = ()
+    leaving: tuple[PodSeen, ...] = ()
     driver_runs: bool = False
     lost: Mapping[str, bool] = field(default_factory=dict)
     driver_millis: int = 0
     executor_millis: int = 0
 
     @property
+    def running(self) -> int:
+        """How many executors have a node."""
+        return len(self.placed)
+
+    @property
     def is_calm(self) -> bool:
-        """Whether nothing of it is lost, waits, or looks for a node."""
-        return self.driver_runs and not (self.lost or self.waiting or self.pending)
+        """Whether nothing of it is lost, leaves, waits, or looks for a node."""
+        return self.driver_runs and not (self.lost or self.leaving or self.waiting or self.pending)
 
     def demand(self, *, affected: bool) -> ApplicationDemand:
         """For the planner. One that has lost nothing and waits for nothing is as it wants to be."""
@@ -82,7 +91,29 @@ class ApplicationLook:
             depends_on=self.need.depends_on,
             driver_millis=self.driver_millis,
             executor_millis=self.executor_millis,
+            held=tuple((pod.node, pod.held_millis) for pod in self.placed),
+            keeps=self.need.minimum_executors,
         )
+
+
+@dataclass(slots=True)
+class OpenStory:
+    """The Recovery of an application while it lasts. `displaced` is in its status once that is
+    written, and no executor is deleted before; `leaving` are then the UIDs of those that go.
+    `calm_since` is of `time.monotonic`."""
+
+    policy: str
+    spec: RecoverySpec
+    status: RecoveryStatus
+    displaced: Displaced | None = None
+    leaving: frozenset[str] | None = None
+    calm_since: float | None = None
+    nodes_asked: int = 0
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether executors of it still go, or will."""
+        return self.displaced is not None and self.displaced.gone_at is None
 
 
 def look_at(
@@ -92,9 +123,11 @@ def look_at(
     lost_nodes: Collection[str],
     lifted: Collection[str],
     sizes: tuple[int, int] = (0, 0),
+    leaving: Collection[str] = (),
 ) -> ApplicationLook:
     """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
-    `sizes` are of driver and executor as they were known before."""
+    `sizes` are of driver and executor as they were known before; pods that are `leaving` (UIDs)
+    make room."""
     pods = pods_of(application)
     there = [pod for pod in pods if not pod.ended]
     lost = {
@@ -102,7 +135,8 @@ def look_at(
         for pod in there
         if pod.node in lost_nodes
     }
-    alive = [pod for pod in there if pod.node not in lost and not pod.deleting_at]
+    on_living = [pod for pod in there if pod.node not in lost]
+    alive = [pod for pod in on_living if not pod.deleting_at and pod.uid not in leaving]
     placed = [pod for pod in alive if pod.node]
     waiting = [pod for pod in alive if pod.gated and pod.uid not in lifted]
     pending = [pod for pod in alive if not pod.node and pod not in waiting]
@@ -112,7 +146,8 @@ def look_at(
         priority=priority,
         waiting=tuple(waiting),
         pending=tuple(pending),
-        running=sum(pod.role == "executor" for pod in placed),
+        placed=tuple(sorted((pod for pod in placed if pod.role == "executor"), key=_seniority)),
+        leaving=tuple(pod for pod in on_living if pod.uid in leaving),
         driver_runs=any(pod.role == "driver" for pod in placed),
         lost=lost,
         driver_millis=_size(pods, "driver", sizes[0]),
@@ -130,6 +165,17 @@ def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:
     return max((pod.cpu_millis for pod in pods if pod.role == role), default=known)
 
 
+def _seniority(pod: PodSeen) -> tuple[bool, int, str]:
+    """Those with a node first, of these the oldest."""
+    return not pod.node, pod.created_at, pod.uid
+
+
+def to_leave(look: ApplicationLook, keeps: int) -> frozenset[str]:
+    """UIDs of the executors that go when it keeps so many: of those that are not at the gate."""
+    there = [*look.placed, *(pod for pod in look.pending if pod.role == "executor")]
+    return frozenset(pod.uid for pod in sorted(there, key=_seniority)[keeps:])
+
+
 def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
     """Whether it is as it should be, having been calm for so long."""
     enough = look.running >= look.need.minimum_executors
@@ -140,7 +186,8 @@ def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
 class IncidentNow:
     """What holds for all applications of a policy in its incident. `plan` is None while none is
     made: the policy is paused, or an approval is awaited (`why`). `nodes` are planned on (name ->
-    free thousandths of a core); `lost_nodes_min` make an incident correlated."""
+    free thousandths of a core); `lost_nodes_min` make an incident correlated. `room_makers` are
+    the applications that make room now, by the name of the one for which they do."""
 
     now: float
     plan: ApplicationPlan | None
@@ -148,18 +195,28 @@ class IncidentNow:
     lost_total: int
     lost_nodes_min: int
     why: tuple[Phase, Reason | RecoveryReason, str] | None = None
+    room_makers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def tell(
-    before: RecoveryStatus, look: ApplicationLook, scene: IncidentNow, *, back: bool
+    before: RecoveryStatus,
+    look: ApplicationLook,
+    scene: IncidentNow,
+    *,
+    back: bool,
+    displaced: Displaced | None = None,
 ) -> RecoveryStatus:
     """The story after a look; the same value where nothing has changed."""
     at = moment(scene.now)
     name = look.application.place.application
-    query = next(iter(before.queries), QueryRecovery(name, look.priority, lost_at=at))
-    admitted = scene.plan is not None and name not in scene.plan.skipped
+    query = next(iter(before.queries), QueryRecovery(name, look.priority))
+    lost_at = query.lost_at
+    if lost_at is None and (displaced is None or not displaced.keeps):
+        lost_at = at
+    leaves = displaced is not None and displaced.gone_at is None
+    admitted = scene.plan is not None and name not in scene.plan.skipped and not leaves
     planned_at = query.planned_at or (at if admitted else None)
-    phase, word, text = _stage(look, scene, back=back)
+    phase, word, text = _stage(look, scene, displaced, back=back)
     waits = phase not in ("CatchingUp", "Recovered")
     after = msgspec.structs.replace(
         before,
@@ -171,11 +228,18 @@ def tell(
         ended_at=at if back else None,
         lost_nodes=tuple(_lost(before.lost_nodes, look, scene.now)),
         lost_nodes_total=0,
-        plans=_plans(before, scene, planned=planned_at is not None and query.planned_at is None),
+        displaced=displaced,
+        plans=_plans(
+            before,
+            scene,
+            scene.room_makers.get(name, ()),
+            planned=planned_at is not None and query.planned_at is None,
+        ),
         queries=(
             msgspec.structs.replace(
                 query,
                 priority=look.priority,
+                lost_at=lost_at,
                 planned_at=planned_at,
                 back_at=at if back else None,
                 reason=camel_case(word) if waits else None,
@@ -199,7 +263,7 @@ def _as_reason(word: Reason | RecoveryReason) -> Reason:
 
 
 def _stage(
-    look: ApplicationLook, scene: IncidentNow, *, back: bool
+    look: ApplicationLook, scene: IncidentNow, displaced: Displaced | None, *, back: bool
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
     if back:
@@ -209,6 +273,13 @@ def _stage(
         assert scene.why is not None, "without a plan there is a reason"
         return scene.why
     why = scene.plan.skipped.get(name)
+    if displaced is not None and (why is not None or displaced.gone_at is None):
+        text = _made_room(displaced)
+        if displaced.keeps and why is None:
+            return "CatchingUp", RecoveryReason.DISPLACED, text
+        if why is not None:
+            text = f"{text} {_waits(look, scene, scene.plan, why)}"
+        return "Recovering", RecoveryReason.DISPLACED, text
     if why is not None:
         return "Recovering", Reason.NO_CAPACITY, _waits(look, scene, scene.plan, why)
     if look.lost and not look.waiting:
@@ -221,6 +292,17 @@ def _stage(
     return "CatchingUp", RecoveryReason.ALL_PLACED, "All of it may run, and starts."
 
 
+def _made_room(displaced: Displaced) -> str:
+    going = counted(displaced.executors, "executor")
+    stays = f"it keeps its minimum of {displaced.keeps}" if displaced.keeps else "its driver stays"
+    return f"It makes room for {displaced.by}, which matters more: {going} had to go, {stays}."
+
+
+def making_room(names: tuple[str, ...]) -> str:
+    """A sentence about applications that make room for another one."""
+    return f"Less important ones make room for it: {named(names)}."
+
+
 def _waits(look: ApplicationLook, scene: IncidentNow, plan: ApplicationPlan, why: str) -> str:
     behind = tuple(sorted(name for name in look.need.depends_on if name in plan.skipped))
     free = f"{counted(len(scene.nodes), 'node')} with {_cores(sum(scene.nodes.values()))} free"
@@ -228,6 +310,9 @@ def _waits(look: ApplicationLook, scene: IncidentNow, plan: ApplicationPlan, why
     text = f"It needs {_cores(needs)} for its driver and minimum; there are {free}."
     if why == DOES_NOT_FIT_A_NODE:
         text = f"A pod of it, or of what it depends on, fits on no node; there are {free}."
+    makers = scene.room_makers.get(look.application.place.application)
+    if makers:
+        text = f"{text} {making_room(makers)}"
     return f"{text} It depends on {named(behind)}, which waits too." if behind else text
 
 
@@ -235,15 +320,20 @@ def _cores(millis: int) -> str:
     return f"{millis / MILLIS_PER_CORE:g} cores"
 
 
-def _plans(before: RecoveryStatus, scene: IncidentNow, *, planned: bool) -> tuple[PlanMade, ...]:
+def _plans(
+    before: RecoveryStatus, scene: IncidentNow, makers: tuple[str, ...], *, planned: bool
+) -> tuple[PlanMade, ...]:
     if not planned or scene.plan is None:
         return before.plans
+    text = scene.plan.text
+    if makers:
+        text = f"{text} {making_room(makers)}"
     made = PlanMade(
         number=before.plans_dropped + len(before.plans) + 1,
         at=moment(scene.now),
         acknowledged_at=moment(scene.now),  # nobody else has to carry it out
         reason=camel_case(Reason.NODE_BACK),
-        text=scene.plan.text,
+        text=text,
         queries=scene.plan.chosen,
         queries_total=len(scene.plan.chosen),
         capacity_millicores=sum(scene.nodes.values()),

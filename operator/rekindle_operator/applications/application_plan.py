@@ -12,7 +12,7 @@ Memory is not planned: a pod that has CPU and no memory on a node stays Pending 
 Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -36,7 +36,9 @@ class ApplicationDemand:
 
     `driver` and `executors` wait. `running` executors count towards the `minimum`: they run, or
     have been admitted. `driver_runs` holds for one that was admitted as well. Stand-ins for pods
-    that Spark has not made yet are of `driver_millis` and `executor_millis`.
+    that Spark has not made yet are of `driver_millis` and `executor_millis`. `held` is the CPU of
+    its executors (node, thousandths of a core); where some of them make room for an application
+    that matters more, it keeps the first `keeps` of these, or none.
     """
 
     name: str
@@ -49,6 +51,8 @@ class ApplicationDemand:
     depends_on: tuple[str, ...] = ()
     driver_millis: int = 0
     executor_millis: int = 0
+    held: tuple[tuple[str, int], ...] = ()
+    keeps: int = 0
 
     @property
     def is_of_use(self) -> bool:
@@ -70,17 +74,33 @@ class ApplicationDemand:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationPlan:
-    """`admitted` are the UIDs of pods whose gates may be lifted. `chosen` applications are of use
-    with them, the most important first; `skipped` gives the planner's reason for each other one.
-    `text` is the plan in a sentence; `waiting_millis` (application -> thousandths of a core) is
-    what waits on, with what Spark has not made yet."""
+    """`admitted` are the UIDs of pods whose gates may be lifted, `further` those of them that an
+    application can do without. `chosen` applications are of use with them, the most important
+    first; `skipped` gives the planner's reason for each other one. `text` is the plan in a
+    sentence; `waiting_millis` (application -> thousandths of a core) is what waits on, with what
+    Spark has not made yet. `placement` (node -> pods and stand-ins) is of those that applications
+    cannot do without, and `left` is the CPU of each node beside it, in percent of one core."""
 
     admitted: frozenset[str] = frozenset()
+    further: frozenset[str] = frozenset()
     chosen: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     priority_sum: float = 0.0
     waiting_millis: Mapping[str, int] = field(default_factory=dict)
+    placement: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left: Mapping[str, float] = field(default_factory=dict)
+
+    def placed_of(self, item: ApplicationDemand) -> tuple[tuple[str, int], ...]:
+        """Where the plan has placed pods that an application cannot do without (node, thousandths
+        of a core)."""
+        needed = item.needed()
+        return tuple(
+            (node, needed[part])
+            for node, parts in self.placement.items()
+            for part in parts
+            if part in needed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,54 +119,82 @@ class PlanSolver:
 
 
 def plan(
-    applications: Iterable[ApplicationDemand], nodes: Mapping[str, int], solver: PlanSolver
+    applications: Iterable[ApplicationDemand],
+    nodes: Mapping[str, int],
+    solver: PlanSolver,
+    first: Collection[str] = (),
 ) -> ApplicationPlan:
     """Choose applications, then further executors, for `nodes` (name -> free thousandths of a
-    core). An application that waits for nothing is not in the plan."""
+    core). An application that waits for nothing is not in the plan. Those of `first` are chosen
+    before all others: room was made for them."""
     known = {item.name: item for item in applications}
-    problem = to_problem(known, nodes)
-    answer = solver.solve(problem)
-    taken = frozenset(answer.partitions)
-    chosen = [name for name, query in problem.queries.items() if taken.issuperset(query.partitions)]
-    left = _left(nodes, answer.placement, problem.partitions)
+    needed = {name: item.needed() for name, item in known.items()}
+    parts = {
+        name: sorted(part for other in upstream(name, known) for part in needed[other])
+        for name, item in known.items()
+        if not item.is_of_use
+    }
+    ahead = [name for name in parts if name in first]
+    behind = [name for name in parts if name not in first]
+    left = {name: free / MILLIS_PER_PERCENT for name, free in nodes.items()}
+    taken: frozenset[str] = frozenset()
+    placement: dict[str, tuple[str, ...]] = {}
+    answers: list[Answer] = []
+    for names in filter(None, (ahead, behind)) if parts else ([],):
+        missing = {name: [part for part in parts[name] if part not in taken] for name in names}
+        problem = to_problem(known, missing, left)
+        answers.append(solver.solve(problem))
+        taken |= {*answers[-1].partitions}
+        left = _left(left, answers[-1].placement, problem.partitions)
+        for node, placed in answers[-1].placement.items():
+            placement[node] = (*placement.get(node, ()), *placed)
+    chosen = [name for name in parts if taken.issuperset(parts[name])]
     more = _further(known, taken, chosen, left, solver)
     waiting = {pod.uid for item in known.values() for pod in _pods(item)}
     admitted = (taken & waiting) | more
-    ordered = sorted(chosen, key=lambda name: (-known[name].priority, name))
+    skipped = {name: why for answer in answers for name, why in answer.skipped.items()}
     return ApplicationPlan(
         admitted=admitted,
-        chosen=tuple(ordered),
-        skipped={name: why for name, why in answer.skipped.items() if name not in chosen},
-        text=describe(
-            answer, verb="Admit", one="waiting application", several="waiting applications"
+        further=more,
+        chosen=tuple(sorted(chosen, key=lambda name: (-known[name].priority, name))),
+        skipped={name: why for name, why in skipped.items() if name not in chosen},
+        text=" ".join(
+            describe(
+                answer, verb="Admit", one="waiting application", several="waiting applications"
+            )
+            for answer in answers
         ),
-        priority_sum=answer.priority_sum,
+        priority_sum=sum(answer.priority_sum for answer in answers),
         waiting_millis=_waiting(known.values(), admitted | taken),
+        placement=placement,
+        left=left,
     )
 
 
-def to_problem(applications: Mapping[str, ApplicationDemand], nodes: Mapping[str, int]) -> Problem:
-    """RECOVERY SCHEDULING for what is not of use yet. In a circle of dependencies all come
-    together; a name that is not there is passed over."""
-    needed = {name: item.needed() for name, item in applications.items()}
-    lost = [name for name, item in applications.items() if not item.is_of_use]
-    queries = {}
-    for name in lost:
-        parts = tuple(
-            sorted(part for other in upstream(name, applications) for part in needed[other])
-        )
-        queries[name] = QueryDemand(applications[name].priority, parts)
+def to_problem(
+    applications: Mapping[str, ApplicationDemand],
+    parts: Mapping[str, Sequence[str]],
+    nodes: Mapping[str, float],
+) -> Problem:
+    """RECOVERY SCHEDULING for applications that lack these `parts` (pods and stand-ins) on the free
+    CPU of `nodes`, in percent of one core. In a circle of dependencies all come together; a name
+    that is not there is passed over."""
+    asked = {part for lacking in parts.values() for part in lacking}
     costs = {
         part: PartitionCost(millis / MILLIS_PER_PERCENT)
-        for name in needed
-        for part, millis in needed[name].items()
+        for item in applications.values()
+        for part, millis in item.needed().items()
+        if part in asked
     }
-    asked = {part for query in queries.values() for part in query.partitions}
     return Problem(
         partitions={part: costs[part] for part in sorted(asked)},
-        queries=queries,
+        queries={
+            name: QueryDemand(applications[name].priority, tuple(lacking))
+            for name, lacking in parts.items()
+            if lacking
+        },
         failed=frozenset(asked),
-        nodes={name: free / MILLIS_PER_PERCENT for name, free in nodes.items()},
+        nodes=dict(nodes),
     )
 
 
@@ -192,17 +240,13 @@ def _further(
 
 
 def _left(
-    nodes: Mapping[str, int],
+    nodes: Mapping[str, float],
     placement: Mapping[str, Iterable[str]],
     partitions: Mapping[str, PartitionCost],
 ) -> dict[str, float]:
     """Free CPU of each node, in percent of one core, beside what is placed there."""
     return {
-        name: max(
-            0.0,
-            free / MILLIS_PER_PERCENT
-            - sum(partitions[part].cpu_percent for part in placement.get(name, ())),
-        )
+        name: max(0.0, free - sum(partitions[part].cpu_percent for part in placement.get(name, ())))
         for name, free in nodes.items()
     }
 

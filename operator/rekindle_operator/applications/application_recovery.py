@@ -13,11 +13,12 @@ Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
 
+from rekindle.coordination.application_status import named
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.reasons import Reason
 from rekindle.protocol import PriorityOverride
@@ -37,10 +38,15 @@ from rekindle_operator.api.recovery_resource import (
     recovery_name,
     to_status,
 )
-from rekindle_operator.applications import application_incident
+from rekindle_operator.applications import (
+    application_incident,
+    displacement,
+    displacement_runner,
+)
 from rekindle_operator.applications.application_incident import (
     ApplicationLook,
     IncidentNow,
+    OpenStory,
     nodes_wanted,
 )
 from rekindle_operator.applications.application_plan import (
@@ -50,6 +56,8 @@ from rekindle_operator.applications.application_plan import (
     reserve,
     upstream,
 )
+from rekindle_operator.applications.displacement import Displacement
+from rekindle_operator.applications.displacement_runner import DisplacementRunner
 from rekindle_operator.cluster import application_matching, object_kinds
 from rekindle_operator.cluster.api_client import (
     NOT_FOUND,
@@ -83,17 +91,6 @@ PRIORITY = 1.0
 
 
 @dataclass(slots=True)
-class OpenStory:
-    """The Recovery of an application while it lasts. `calm_since` is of `time.monotonic`."""
-
-    policy: str
-    spec: RecoverySpec
-    status: RecoveryStatus
-    calm_since: float | None = None
-    nodes_asked: int = 0
-
-
-@dataclass(slots=True)
 class ApplicationRecovery:
     """`reference` names an application as a Recovery does; `shape` gives an executor of one, which
     `measure` has read; `rows` (by incident) are requests for nodes and what became of them.
@@ -112,15 +109,19 @@ class ApplicationRecovery:
     rows: Callable[[Place], Mapping[int, tuple[NodeRequest, ...]]]
     demands: tuple[NodeDemand, ...] = ()
     buckets: frozenset[str] = frozenset()
+    displacing: DisplacementRunner = field(init=False)
     _stories: dict[Place, OpenStory] = field(default_factory=dict)
     _sizes: dict[Place, tuple[int, int]] = field(default_factory=dict)
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
-    # of each policy: for which demands, nodes and solver the newest plan was made
-    _planned: dict[str, tuple[object, ApplicationPlan]] = field(default_factory=dict)
+    # of each policy: the newest plan, and its input
+    _planned: dict[str, tuple[object, "_Decided"]] = field(default_factory=dict)
     _node_millis: int = 0
     _due: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.displacing = DisplacementRunner(self.known, self.api, self.errands, self.log)
 
     def refresh(self) -> bool:
         """Look again, if it is time to; whether other nodes are wanted than before."""
@@ -146,8 +147,7 @@ class ApplicationRecovery:
             self._hold(policies)
             self._due = now + REFRESH_SECONDS
             return False
-        for place in [place for place, it in self._stories.items() if it.policy not in policies]:
-            del self._stories[place]
+        self._drop([place for place, it in self._stories.items() if it.policy not in policies])
         self._release([pod for uid, pod in registry.gated_pods.items() if uid not in waiting])
         self._lifted = {uid: at for uid, at in self._lifted.items() if uid in registry.gated_pods}
         other, self.demands = tuple(demands) != self.demands, tuple(demands)
@@ -166,11 +166,16 @@ class ApplicationRecovery:
 
     def forget(self) -> None:
         """Another one acts: what it does is to be read again."""
-        self._stories.clear()
+        self._drop([*self._stories])
         self._lifted.clear()
         self._ended.clear()
         self._planned.clear()
         self.demands, self.buckets = (), frozenset()
+
+    def _drop(self, places: Iterable[Place]) -> None:
+        """Have nothing to do with their Recoveries any more: no further executor is deleted."""
+        for place in places:
+            self._stories.pop(place).leaving = None
 
     def _hold(self, policies: Iterable[str]) -> None:
         """Nothing is confirmed, and nothing is planned: what waits waits on, an hour at most, where
@@ -178,6 +183,8 @@ class ApplicationRecovery:
         begun does not know yet which nodes are silent: it would take lost executors for there, and
         give their nodes to what matters less."""
         acting = {name for name in policies if self._acts(name)}
+        idle = [story for story in self._stories.values() if story.policy not in acting]
+        self.displacing.call_off(idle, time.time())
         gated, kept, buckets = self.known.registry.gated_pods, set[str](), set[str]()
         for place in self.known.registry.places():
             application = self.known.application(place)
@@ -206,8 +213,7 @@ class ApplicationRecovery:
         looks = dict(self._looks(name, policy, held, lost))
         self._begin(name, policy, looks)
         open_ = {place: story for place, story in self._stories.items() if story.policy == name}
-        for place in open_.keys() - looks.keys():
-            del self._stories[place]  # `Effects` abandons its Recovery
+        self._drop(open_.keys() - looks.keys())  # `Effects` abandons their Recoveries
         open_ = {place: story for place, story in open_.items() if place in looks}
         if not open_:
             self._planned.pop(name, None)
@@ -233,7 +239,7 @@ class ApplicationRecovery:
                 continue
             if application.resource is not None and application.resource.ended:
                 continue
-            called = place.application
+            called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
                 application,
                 needs.get(called, ApplicationNeed(called)),
@@ -241,6 +247,7 @@ class ApplicationRecovery:
                 {name for name in application.all_nodes if name in lost or name not in nodes},
                 self._lifted,
                 self._sizes.get(place, (0, 0)),
+                () if story is None else story.leaving or (),
             )
             self._sizes[place] = found.driver_millis, found.executor_millis
             yield place, found
@@ -263,7 +270,9 @@ class ApplicationRecovery:
                 None,
             )
             if left is not None and left.spec.policy_name == policy.metadata.name:
-                self._stories[place] = OpenStory(name, left.spec, left.status)
+                self._stories[place] = OpenStory(
+                    name, left.spec, left.status, left.status.displaced
+                )
                 self.known.changed.add(place)  # its executors on lost nodes are to be deleted
                 mine.add(place)
             elif look.lost:
@@ -274,7 +283,9 @@ class ApplicationRecovery:
                 if looks[place].waiting:
                     self._open(name, policy, place, looks[place])
 
-    def _open(self, name: str, policy: RecoveryPolicy, place: Place, look: ApplicationLook) -> None:
+    def _open(
+        self, name: str, policy: RecoveryPolicy, place: Place, look: ApplicationLook
+    ) -> OpenStory:
         known = self.known.recoveries.get(place, {}).values()
         spec = RecoverySpec(
             self.reference(look.application),
@@ -282,8 +293,8 @@ class ApplicationRecovery:
             policy.metadata.name,
             policy.spec.class_name,
         )
-        self._stories[place] = OpenStory(name, spec, RecoveryStatus())
         self.known.changed.add(place)
+        return self._stories.setdefault(place, OpenStory(name, spec, RecoveryStatus()))
 
     def _incident(
         self,
@@ -293,8 +304,16 @@ class ApplicationRecovery:
         open_: Mapping[Place, OpenStory],
     ) -> "_Turn":
         nodes = self._nodes(looks)
-        why = self._held_by(held, open_)
-        made = None if why is not None else self._plan(identity(policy), held, looks, open_, nodes)
+        why = self._held_by(policy, held, looks, open_)
+        made = None
+        if why is None:
+            decided = self._plan(identity(policy), held, looks, open_, nodes)
+            made = decided.plan
+            self.displacing.run(looks, open_, time.time())
+            if decided.displacement is not None:
+                open_ = self._displace(policy, decided.displacement, looks, open_)
+        else:
+            self.displacing.call_off(open_.values(), time.time())
         lost = {name for look in looks.values() for name in look.lost}
         scene = IncidentNow(
             now=time.time(),
@@ -303,6 +322,7 @@ class ApplicationRecovery:
             lost_total=len(lost),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=why,
+            room_makers=displacement_runner.room_makers(open_),
         )
         for place, story in open_.items():
             self._tell(place, story, looks[place], scene, held.recoveries_kept_max)
@@ -311,12 +331,17 @@ class ApplicationRecovery:
             self._ended.add((place, self._stories.pop(place).spec.incident))
         if made is None or len(ended) == len(open_):
             return _Turn()
-        admitted = made.admitted | self._for_autoscalers(made, held, looks)
+        leaving = {place for place, story in open_.items() if story.makes_room}
+        if leaving:
+            # the room is for pods that another one cannot do without
+            admitted = made.admitted - made.further
+        else:
+            admitted = made.admitted | self._for_autoscalers(made, held, looks)
         waiting = {
             pod.uid
-            for look in looks.values()
+            for place, look in looks.items()
             for pod in look.waiting
-            if pod.uid not in admitted and not _is_overdue(pod)
+            if (pod.uid not in admitted or place in leaving) and not _is_overdue(pod)
         }
         buckets = {
             key
@@ -326,17 +351,63 @@ class ApplicationRecovery:
         demands = self._wanted(policy, held, made, looks, open_)
         return _Turn(tuple(demands), frozenset(waiting), frozenset(buckets))
 
+    def _displace(
+        self,
+        policy: RecoveryPolicy,
+        decided: Displacement,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+    ) -> dict[Place, OpenStory]:
+        """Have the applications noted that make room; the open Recoveries, with theirs."""
+        found = dict(open_)
+        for place, look in looks.items():
+            if place.application in decided.keeps:
+                if place not in found:
+                    found[place] = self._open(identity(policy), policy, place, look)
+                self.displacing.begin(found[place], look, decided, time.time())
+        return found
+
     def _held_by(
-        self, held: Effective, open_: Iterable[Place]
+        self,
+        policy: RecoveryPolicy,
+        held: Effective,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
     ) -> tuple[Phase, Reason | RecoveryReason, str] | None:
-        """Why nothing is held back and nothing is planned; None where it is."""
-        if held.paused or held.dry_run:
-            word = "paused" if held.paused else "a dry run"
-            return "Held", Reason.PAUSED, f"Policy or class is {word}: no pod waits for its turn."
+        """Why nothing is held back and nothing is planned, with those that would make room
+        otherwise; None where it is."""
+        if held.paused:
+            text = "Policy or class is paused: no pod waits for its turn."
+            return "Held", Reason.PAUSED, text
+        if held.dry_run:
+            text = "Policy or class is a dry run: no pod waits for its turn."
+            return "Held", Reason.PAUSED, text + self._would(policy, held, looks, open_)
         if held.approval_needed and not any(map(self.known.has_approval, open_)):
             text = "Somebody has to approve: no pod waits for its turn until spec.approved is true."
+            text += self._would(policy, held, looks, open_)
             return "AwaitingApproval", RecoveryReason.APPROVAL_AWAITED, text
         return None
+
+    def _would(
+        self,
+        policy: RecoveryPolicy,
+        held: Effective,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+    ) -> str:
+        """Which applications would make room for which, as a sentence; "" for nothing. Pods that
+        find no node would wait at the gate."""
+        if held.displacement == "Never":
+            return ""
+        there = {
+            place: replace(look, waiting=(*look.waiting, *look.pending), pending=())
+            for place, look in looks.items()
+        }
+        decided = self._plan(identity(policy), held, there, open_, self._nodes(there))
+        if decided.displacement is None:
+            return ""
+        names = tuple(sorted(decided.displacement.keeps))
+        return f" {named(names)} would make room for {decided.displacement.by}."
 
     def _plan(
         self,
@@ -345,27 +416,57 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
         nodes: Mapping[str, int],
-    ) -> ApplicationPlan:
-        """The plan for now; made again only when something is otherwise than before."""
+    ) -> "_Decided":
+        """The plan for now, and who makes room beyond it; made again only when something is
+        otherwise than before."""
         solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
         demands = tuple(
             look.demand(affected=place in open_ and not look.is_calm)
             for place, look in sorted(looks.items())
         )
-        basis = demands, dict(nodes), solver
+        first = {story.displaced.by for story in open_.values() if story.displaced is not None}
+        before = None
+        if held.displacement != "Never":
+            before = self.displacing.before(looks, open_)
+        basis = demands, dict(nodes), solver, first, before
         known = self._planned.get(name)
         if known is None or known[0] != basis:
-            known = self._planned[name] = basis, plan(demands, nodes, solver)
+            made, beside = plan(demands, nodes, solver, first), None
+            if before is not None:
+                applications = {item.name: item for item in demands}
+                by_name = {place.application: look for place, look in looks.items()}
+                beside = displacement.choose(
+                    applications,
+                    made,
+                    before,
+                    lambda called: self._may_run(
+                        nodes, (by_name[other] for other in upstream(called, applications))
+                    ),
+                    solver,
+                )
+            known = self._planned[name] = basis, _Decided(made, beside)
         return known[1]
 
+    def _may_run(self, nodes: Iterable[str], looks: Iterable[ApplicationLook]) -> frozenset[str]:
+        """Nodes on which all pods that wait may run."""
+        needs = {(pod.tolerates, pod.node_labels) for look in looks for pod in look.waiting}
+        known = self.known.registry.nodes
+        return frozenset(
+            name for name in nodes if all(_suits(known[name], *need) for need in needs)
+        )
+
     def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
-        """Free CPU of nodes on which something that waits may run, less what has been admitted."""
+        """Free CPU of nodes on which something that waits may run, less what has been admitted, and
+        with CPU that is about to be free."""
         needs = {
             (pod.tolerates, pod.node_labels) for look in looks.values() for pod in look.waiting
         }
         registry, silent = self.known.registry, self.judge.avoidance.silent
+        leaving: dict[str, int] = {}
+        for pod in (pod for look in looks.values() for pod in look.leaving):
+            leaving[pod.node] = leaving.get(pod.node, 0) + pod.held_millis
         free = {
-            name: registry.free_millis(name)
+            name: registry.free_millis(name) + leaving.get(name, 0)
             for name, node in registry.nodes.items()
             if name not in silent and _is_open(node) and any(_suits(node, *need) for need in needs)
         }
@@ -447,8 +548,10 @@ class ApplicationRecovery:
         now = time.monotonic()
         story.calm_since = (story.calm_since or now) if look.is_calm else None
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
-        back = application_incident.is_back(look, calm_seconds)
-        after = application_incident.tell(story.status, look, scene, back=back)
+        back = application_incident.is_back(look, calm_seconds) and not story.makes_room
+        after = application_incident.tell(
+            story.status, look, scene, back=back, displaced=story.displaced
+        )
         requests = self.rows(place).get(story.spec.incident, story.status.requests)
         after = msgspec.structs.replace(after, requests=requests)
         if after != story.status:
@@ -505,6 +608,14 @@ class ApplicationRecovery:
                 raise
             return
         self.log.write("gate-lifted", pod=pod.name, namespace=pod.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A plan, and the applications that make room for one that it skips."""
+
+    plan: ApplicationPlan
+    displacement: Displacement | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,9 +139,9 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
     something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
     kept of drivers only; `kept_off` are the domains that our webhook has kept an executor off
-    (`failure_domains.listed`), as long as it has no node. `gated`: it waits for its turn. Of such
-    a pod it is known too which taints it `tolerates` ("*" for all), and which labels its node must
-    have (`node_labels`).
+    (`failure_domains.listed`), as long as it has no node. `gated`: it waits for its turn. Of a
+    pod without a node it is known too which taints it `tolerates` ("*" for all), and which labels
+    its node must have (`node_labels`).
     """
 
     namespace: str
@@ -252,7 +252,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
     container = _spark_container(spec, metadata)
     executor_id = labels.get(EXECUTOR_LABEL, "")
     is_driver = role == "driver"
-    gated = has_gate(spec.get("schedulingGates"))
+    is_placed = bool(spec.get("nodeName"))
     uid = metadata["uid"]
     return PodSeen(
         namespace=interned(metadata.get("namespace")),
@@ -278,10 +278,10 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         ended=_has_ended(spec, status, container),
         evicted=_is_evicted(status.get("conditions") or ()),
         labels=shared(labels) if is_driver else (),
-        kept_off="" if spec.get("nodeName") else _kept_off(metadata),
-        gated=gated,
-        tolerates=_tolerated(spec) if gated else (),
-        node_labels=shared(spec.get("nodeSelector")) if gated else (),
+        kept_off="" if is_placed else _kept_off(metadata),
+        gated=has_gate(spec.get("schedulingGates")),
+        tolerates=() if is_placed else _tolerated(spec),
+        node_labels=() if is_placed else shared(spec.get("nodeSelector")),
     )
 
 

@@ -20,6 +20,7 @@ from rekindle_operator.api.recovery_class import (
     ClassLimits,
     ClassSpec,
     Detection,
+    Displacement,
     Executors,
     Fencing,
     NodeDeletion,
@@ -58,6 +59,7 @@ class Effective:
     recoveries_kept_max: int
     fencing: Fencing
     executors: Executors
+    displacement: Displacement
     taints: Taints
     node_deletion: NodeDeletion
     detection: Detection
@@ -115,6 +117,7 @@ def effective(policy: RecoveryPolicy, class_: RecoveryClass) -> Effective:
         recoveries_kept_max=limits.recoveries_kept_max,
         fencing=Fencing() if spec.guards.fencing == "Never" else allowed.fencing,
         executors=allowed.executors,
+        displacement=allowed.displacement,
         taints=allowed.taints,
         node_deletion=allowed.node_deletion,
         detection=allowed.detection,

@@ -57,7 +57,12 @@ TOLD_PHASES: dict[str, Type] = {
 QUIET_PHASES = ("CatchingUp", "AwaitingCheckpoint")
 WAITS = tuple(
     camel_case(word)
-    for word in (Reason.NO_CAPACITY, Reason.WAITING_FOR_NODES, RecoveryReason.TURN_AWAITED)
+    for word in (
+        Reason.NO_CAPACITY,
+        Reason.WAITING_FOR_NODES,
+        RecoveryReason.TURN_AWAITED,
+        RecoveryReason.DISPLACED,
+    )
 )
 KIND_REASONS = {
     "Suspected": Reason.SUSPECTED_FAILURE,
@@ -295,7 +300,8 @@ def _of_phase(before: RecoveryStatus, after: RecoveryStatus) -> Iterator[_Line]:
     if phase in TOLD_PHASES:
         yield _Line(key, TOLD_PHASES[phase], reason, text, wide=phase not in QUIET_PHASES)
     elif phase == "Recovering" and reason in WAITS:
-        yield _Line(key, WARNING, reason, text)
+        wide = reason == camel_case(RecoveryReason.DISPLACED)
+        yield _Line(key, WARNING, reason, text, wide=wide)
 
 
 def _of_risk(before: Iterable[Condition], after: Iterable[Condition]) -> Iterator[_Line]:

@@ -17,6 +17,7 @@ class RecoveryReason(Explained):
         "turn-awaited",
         "as many recoveries go on as the policy, or its class, lets at once",
     )
+    DISPLACED = "displaced", "it made room for an application that matters more"
     ALL_PLACED = "all-placed", "every query is placed"
     CATCHING_UP = "catching-up", "all that was lost is placed, and some of it is behind"
     PLAN_REFUSED = "plan-refused", "the driver has not carried out a plan"

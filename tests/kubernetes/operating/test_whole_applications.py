@@ -76,12 +76,18 @@ def names(pod: Any) -> list[str]:
     return [gate.name for gate in pod.spec.scheduling_gates or ()]
 
 
-def started(world: World) -> tuple[Application, Application, list[str]]:
-    """Two applications, their drivers on one node, and the nodes of their executors."""
+def pods_of(world: World) -> set[str]:
+    found = world.core.list_namespaced_pod(world.namespace).items
+    return {pod.metadata.name for pod in found}
+
+
+def started(world: World, **class_: Any) -> tuple[Application, Application, list[str]]:
+    """Two applications, their drivers on one node, and the nodes of their executors; `class_` are
+    fields of the class."""
     world.operator.lead()
     world.grounds.lay_out({"a": 3})
     # nobody answers its requests: with none that makes any, an autoscaler would be left to look
-    world.make_class(provisioning=[KARPENTER])
+    world.make_class(provisioning=[KARPENTER], **class_)
     world.make_policy(
         selector=SELECTS,
         recovers="Applications",
@@ -126,8 +132,7 @@ def test_pods_wait_for_their_turn_and_the_most_important_application_comes_first
     world.core.patch_namespaced_pod(low.executor.metadata.name, world.namespace, gone)
     await_that(lambda: low.story.get("phase") == "Recovered")
     await_that(lambda: not low.would_wait, "the incident does not end")
-    there = {pod.metadata.name for pod in world.core.list_namespaced_pod(world.namespace).items}
-    assert there.isdisjoint(before), "executors of lost nodes stay"
+    assert pods_of(world).isdisjoint(before), "executors of lost nodes stay"
     assert {row["name"] for row in low.story["lostNodes"]} == {lost[0]}
     assert len(low.story["plans"]) == 1
     await_that(lambda: world.events("Recovered"), "nobody was told")
@@ -153,3 +158,31 @@ def test_gates_are_lifted_when_the_policy_goes_and_another_operator_goes_on_with
     assert len(world.recoveries()) == 2, "the incident was begun anew"
     world.delete_policy()
     await_that(lambda: not low.gates, "it waits for ever")
+
+
+@pytest.mark.usefixtures("asking", "requests")
+def test_a_less_important_application_makes_room_where_the_class_allows_it_and_comes_back(
+    world: World,
+) -> None:
+    low, high, (lows, highs) = started(world, displacement="LessImportant")
+    before = low.executor.metadata.name
+    world.nodes.lose(highs)
+    await_that(lambda: low.would_wait and high.would_wait, "no incident begins")
+    high.add()
+    await_that(lambda: low.story.get("reason") == "Displaced", "nothing makes room")
+    assert low.story["displaced"]["by"] == "high"
+    await_that(lambda: before not in pods_of(world), "it does not go")
+    low.add()
+    assert low.gates == [GATE], "it would take the room back"
+    await_that(lambda: high.executor.spec.node_name == lows, "the room is for another one")
+    await_that(lambda: high.story.get("phase") == "Recovered")
+    assert low.gates == [GATE]
+    assert low.story["displaced"]["goneAt"]
+    assert f"{low.name}-driver" in pods_of(world), "nobody makes another driver"
+    world.operator.kill()
+    world.operator.lead()
+    world.nodes.add(1, zone="a")
+    await_that(lambda: low.story.get("phase") == "Recovered", "it does not come back")
+    await_that(lambda: not low.would_wait, "the incident does not end")
+    assert world.events("Displaced"), "nobody was told"
+    assert len(world.recoveries()) == 2

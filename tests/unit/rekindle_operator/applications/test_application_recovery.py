@@ -13,7 +13,7 @@ from spark_objects import Body
 
 from rekindle_operator.api import recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_resource import ApplicationReference, NodeRequest
-from rekindle_operator.applications import application_recovery
+from rekindle_operator.applications import application_recovery, displacement_runner
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -32,9 +32,16 @@ KARPENTER = {
 
 
 class World:
-    """A cluster with two applications on a node each, drivers elsewhere; work is done at once."""
+    """A cluster with two applications on a node each, drivers elsewhere; work is done at once,
+    unless `errands` are collected."""
 
-    def __init__(self, *, provisioning: tuple[Body, ...] = (), **policy: Any) -> None:
+    def __init__(
+        self,
+        *,
+        provisioning: tuple[Body, ...] = (),
+        displacement: str = "Never",
+        **policy: Any,
+    ) -> None:
         self.known = ClusterView()
         self.lost: frozenset[str] = frozenset()
         self.silent: frozenset[str] = frozenset()
@@ -43,9 +50,12 @@ class World:
         self.recoveries: dict[str, Body] = {}
         self.events: list[Body] = []
         self.rows: dict[int, tuple[NodeRequest, ...]] = {}
+        self.deleted: list[str] = []
+        self.errands: dict[str, Callable[[], object]] | None = None
         self.now = 1_000.0
         self.set_policy(**policy)
-        self.known.see_class(make_class(**({"provisioning": provisioning} if provisioning else {})))
+        allowed: Body = {"provisioning": provisioning} if provisioning else {}
+        self.known.see_class(make_class(**allowed, displacement=displacement))
         for name, cpu in (("drivers", "3"), ("a", "2"), ("b", "2")):
             tell(self.known.registry, objects.node(name, cpu))
         for name, node in (("low", "a"), ("high", "b")):
@@ -101,15 +111,21 @@ class World:
 
     def replaced(self, name: str, *gates: str) -> None:
         """The lost executor is gone, and Spark has made another one, which waits."""
-        self.known.registry.forget_pod(executor(name, 1)["metadata"]["uid"])
-        made = executor(name, 2, node="", phase="Pending")
-        made["spec"]["schedulingGates"] = [{"name": gate} for gate in (*gates, GATE)]
-        self.see(made)
+        self.remade(name, *gates, GATE)
 
     def run(self, name: str, node: str) -> None:
         """The new executor has got its node."""
         assert not self.gates(name), "the API server would refuse it"
         self.see(executor(name, 2, node=node))
+
+    def remade(self, name: str, *gates: str, number: int = 2) -> None:
+        """The executor before is gone, and Spark has made another one, with these gates."""
+        before = executor(name, number - 1)
+        self.known.registry.forget_pod(before["metadata"]["uid"])
+        self.pods.pop(before["metadata"]["name"], None)
+        made = executor(name, number, node="", phase="Pending")
+        made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+        self.see(made)
 
     def turn(self, seconds: float = 1.0) -> None:
         self.now += seconds
@@ -150,7 +166,16 @@ class World:
 
     def delete(self, path: str, body: Mapping[str, Any]) -> bool:
         assert body["preconditions"]
-        del self.recoveries[path.rpartition("/")[2]]
+        kind, name = path.split("/")[-2:]
+        if kind == "recoveries":
+            del self.recoveries[name]
+            return True
+        pod = self.pods.pop(name)
+        assert body["preconditions"]["uid"] == pod["metadata"]["uid"]
+        assert "gracePeriodSeconds" not in body, "Spark may end in order"
+        self.deleted.append(name)
+        pod["metadata"]["deletionTimestamp"] = _iso(1_795_000_000)
+        tell(self.known.registry, pod)
         return True
 
     def patch(self, path: str, body: Mapping[str, Any], kind: str) -> Body:
@@ -169,7 +194,10 @@ class World:
     # the work queue
     def leave(self, key: str, errand: Callable[[], object]) -> None:
         assert key
-        errand()
+        if self.errands is None:
+            errand()
+        else:
+            self.errands[key] = errand
 
 
 def executor(name: str, number: int, **more: Any) -> Body:
@@ -421,3 +449,252 @@ def test_an_autoscaler_sees_what_the_most_important_application_depends_on(
     world.replaced("high")
     world.turn()
     assert (world.gates("low"), world.gates("high")) == ([], []), "they come together"
+
+
+def displacing(made: Callable[..., World], **more: Any) -> World:
+    """The node of the more important application is lost, and its new executor waits: there is
+    room for it on the other one's node alone."""
+    world = made(provisioning=(KARPENTER,), displacement="LessImportant", **more)
+    world.lose("b")
+    world.turn()
+    world.replaced("high")
+    return world
+
+
+LOW = executor("low", 1)["metadata"]["name"]
+
+
+def test_without_leave_of_the_class_nothing_that_runs_makes_room(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("b")
+    world.turn()
+    world.replaced("high")
+    for _ in range(5):
+        world.turn()
+    assert (world.deleted, world.gates("high"), world.story("low")) == ([], [GATE], {})
+
+
+def test_a_less_important_application_makes_room_and_comes_back_by_plan(
+    made: Callable[..., World],
+) -> None:
+    world = displacing(made)
+    world.turn()
+    assert world.deleted == [], "before anybody can read why"
+    story = world.story("low")
+    assert (story["phase"], story["reason"]) == ("Recovering", "Displaced")
+    assert (story["displaced"]["by"], story["displaced"]["executors"]) == ("high", 1)
+    assert "makes room for high" in story["message"]
+    assert "make room for it: low" in world.story("high")["message"]
+    assert [event["reason"] for event in world.events].count("Displaced") == 2, "its owner too"
+    world.turn()
+    world.turn()
+    assert world.deleted == [LOW]
+    assert world.gates("high") == [], "its room is on the way"
+    world.remade("low", GATE)
+    world.turn()
+    assert world.gates("low") == [GATE]
+    world.run("high", "a")
+    world.turn()
+    assert world.story("low")["displaced"]["goneAt"]
+    world.turn(10.0)
+    assert world.story("high")["phase"] == "Recovered"
+    assert "make room for it: low" in world.story("high")["plans"][0]["text"]
+    world.turn()
+    assert world.gates("low") == [GATE]
+    assert {item.incident.application for item in world.shell.demands} == {"low"}
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+    world.run("low", "c")
+    world.turn()
+    world.turn(10.0)
+    assert world.story("low")["phase"] == "Recovered"
+    assert (world.deleted, world.shell.buckets) == ([LOW], frozenset())
+
+
+def test_an_application_keeps_its_minimum_where_that_is_enough(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,), displacement="LessImportant")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.see(executor("low", 7, node="c"))
+    world.lose("b")
+    world.turn()
+    world.replaced("high")
+    for _ in range(4):
+        world.turn()
+    assert len(world.deleted) == 1
+    story = world.story("low")
+    assert (story["phase"], story["displaced"]["keeps"]) == ("CatchingUp", 1)
+    assert "keeps its minimum of 1" in story["message"]
+    assert "lostAt" not in story["queries"][0], "it runs all the time"
+
+
+def test_nothing_makes_room_on_a_node_where_what_waits_may_not_run(
+    made: Callable[..., World],
+) -> None:
+    """Something else that waits may run there."""
+    world = displacing(made)
+    pod = world.pods[executor("high", 2)["metadata"]["name"]]
+    pod["spec"]["nodeSelector"] = {"pool": "gpu"}
+    world.see(pod)
+    other = executor("low", 7, node="", phase="Pending")
+    other["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(other)
+    for _ in range(5):
+        world.turn()
+    assert world.deleted == []
+
+
+def test_another_operator_goes_on_with_what_makes_room(made: Callable[..., World]) -> None:
+    world = displacing(made)
+    world.turn()
+    world.shell = world.operator()
+    for _ in range(3):
+        world.turn()
+    assert (world.deleted, world.gates("high")) == ([LOW], [])
+    assert len(world.recoveries) == 2
+
+
+def test_what_spark_makes_in_place_is_left_alone_also_without_a_gate(
+    made: Callable[..., World],
+) -> None:
+    """The webhook is away: there would be no end to it."""
+    world = displacing(made)
+    for _ in range(3):
+        world.turn()
+    world.remade("low")
+    world.run("low", "a")
+    for _ in range(5):
+        world.turn()
+    assert world.deleted == [LOW]
+
+
+END: dict[str, Callable[[World], None]] = {
+    "paused": lambda world: world.set_policy(2, paused=True),
+    "a dry run": lambda world: world.set_policy(2, dryRun=True),
+    "deleted": lambda world: world.known.forget_policy("flights", "all"),
+    "another leads": lambda world: world.shell.forget(),
+}
+
+
+@pytest.mark.parametrize("ends", END)
+def test_nothing_is_deleted_once_the_policy_does_not_act(
+    made: Callable[..., World], ends: str
+) -> None:
+    world = displacing(made)
+    world.turn()
+    world.errands = {}
+    world.turn()
+    (errand,) = (it for key, it in world.errands.items() if key.startswith("displace "))
+    world.errands = None
+    END[ends](world)
+    if ends != "another leads":
+        world.turn()
+        assert world.gates("high") == []
+    errand()
+    assert world.deleted == []
+
+
+def test_a_displacement_that_a_pause_has_called_off_is_not_taken_up_again(
+    made: Callable[..., World],
+) -> None:
+    world = displacing(made)
+    world.turn()
+    world.set_policy(2, paused=True)
+    world.turn()
+    assert world.story("low")["displaced"]["goneAt"]
+    world.set_policy(3)
+    for _ in range(4):
+        world.turn()
+    assert world.deleted == []
+
+
+def test_nothing_is_deleted_while_its_recovery_cannot_be_written(
+    made: Callable[..., World],
+) -> None:
+    world = displacing(made)
+    world.errands = {}
+    for _ in range(20):
+        world.turn()
+    assert not any(key.startswith(("displace ", "gate ")) for key in world.errands)
+    for errand in world.errands.values():
+        errand()
+    world.errands = None
+    for _ in range(3):
+        world.turn()
+    assert world.deleted == [LOW]
+
+
+def test_what_does_not_go_within_ten_minutes_stays(made: Callable[..., World]) -> None:
+    """Until then further executors of the policy wait."""
+    world = displacing(made)
+    world.turn()
+    world.errands = {}
+    world.turn()
+    world.turn(displacement_runner.ROOM_SECONDS_MAX)
+    for errand in world.errands.values():
+        errand()
+    world.errands = None
+    for _ in range(4):
+        world.turn()
+    world.turn(10.0)
+    assert (world.deleted, world.story("low")["phase"]) == ([], "Recovered")
+
+
+def test_an_application_makes_room_once_in_an_incident(made: Callable[..., World]) -> None:
+    """Another one, which fits nowhere, keeps the incident open."""
+    world = displacing(made)
+    world.see(objects.kubeflow_driver("huge", uid="driver-huge", node="drivers"))
+    tell(world.known.registry, objects.kubeflow_application("huge"))
+    huge = objects.kubeflow_executor(
+        1,
+        "huge",
+        driver_uid="driver-huge",
+        node="",
+        phase="Pending",
+        containers=(objects.container("spark-kubernetes-executor", cpu="64"),),
+    )
+    huge["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(huge)
+    for _ in range(4):
+        world.turn()
+    world.remade("low", GATE)
+    world.run("high", "a")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+    world.turn()
+    world.run("low", "c")
+    world.turn()
+    world.turn(10.0)
+    assert world.story("low")["phase"] == "Recovered"
+    world.lose("a")
+    world.turn()
+    world.remade("high", GATE, number=3)
+    for _ in range(5):
+        world.turn()
+    assert world.deleted == [LOW], "back and forth"
+    assert world.story("high")["reason"] == "NoCapacity"
+
+
+@pytest.mark.parametrize("more", [{"dryRun": True}, {"approval": "Manual"}])
+def test_what_would_make_room_is_told_and_stays(
+    made: Callable[..., World], more: dict[str, Any]
+) -> None:
+    world = made(provisioning=(KARPENTER,), displacement="LessImportant", **more)
+    world.lose("b")
+    world.turn()
+    world.remade("high")
+    for _ in range(3):
+        world.turn()
+    assert "low would make room for high" in world.story("high")["message"]
+    assert (world.deleted, world.story("low")) == ([], {})
+    if "approval" in more:
+        for body in world.recoveries.values():
+            body["spec"]["approved"] = True
+        world.turn()
+        world.replaced("high")
+        for _ in range(4):
+            world.turn()
+        assert world.deleted == [LOW]
