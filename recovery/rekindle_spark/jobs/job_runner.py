@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import RunError
-from rekindle.model.settings import AUTO
+from rekindle.model.settings import AUTO, LINKS
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
@@ -105,6 +105,7 @@ def start(
         application,
         lambda: _specification(application, work, urgency, checkpoint),
         patience_seconds,
+        linked=urgency != CATCH_UP,
     )
 
 
@@ -112,14 +113,20 @@ def submit(
     application: DriverContext,
     specify: Callable[[], Specification],
     patience_seconds: float = 0.0,
+    *,
+    linked: bool = False,
 ) -> RunningJob:
-    """Submit the job that `specify` gives for the moment at which nothing changes."""
+    """Submit the job that `specify` gives for the moment at which nothing changes; `linked`: over
+    links, where the settings have these."""
     began = time.monotonic()
     with application.lock:
         losses, specification = application.losses, specify()
         number = application.attempts
         application.readers.begin(specification.reads)
-    job = application.exchange.submit(specification.stages, specification.output_order)
+    is_linked = linked and application.settings.runtime.exchange == LINKS
+    job = application.exchange.submit(
+        specification.stages, specification.output_order, linked=is_linked
+    )
     return RunningJob(specification, job, losses, began, number, patience_seconds)
 
 
