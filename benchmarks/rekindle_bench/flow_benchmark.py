@@ -24,7 +24,10 @@ ROWS_PER_SECOND = 1_000.0
 EPOCH_SECONDS = 0.1
 TIME_RATIO_MAX, CPU_RATIO_MAX = 0.4, 0.6
 # One query of two keyed levels, and all of the demo's.
-CASES: Mapping[str, tuple[str, ...] | None] = {"one query": ("top-destinations",), "18 queries": None}
+CASES: Mapping[str, tuple[str, ...] | None] = {
+    "one query": ("top-destinations",),
+    "18 queries": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ def measure(rounds: int, seconds: float, directory: Path) -> dict[str, Any]:
                 exchanges = (JOBS, LINKS) if number % 2 else (LINKS, JOBS)
                 place = directory / f"run-{number}-{case.replace(' ', '-')}"
                 ways = [_way(exchange, queries) for exchange in exchanges]
-                for way, sample in zip(ways, _run(ways, place, flights, clusters, seconds)):
+                found = _run(ways, place, flights, clusters, seconds)
+                for way, sample in zip(ways, found, strict=True):
                     samples.setdefault(case, {}).setdefault(way.name, []).append(sample)
                     console.print(
                         f"{case} over {way.name}: {1e3 * sample.commit_seconds:.0f} ms to commit "
@@ -112,15 +116,15 @@ def _judge(
 ) -> dict[str, Any]:
     bars = []
     for case, found in samples.items():
-        times, cpu = (
-            [getattr(over, what) / getattr(by, what) for over, by in zip(found[LINKS], found[JOBS], strict=True)]
-            for what in ("commit_seconds", "cpu_seconds")
-        )
-        runs = len(times)
-        bars += [
-            of_median(_bar(f"{case}: cut to commit over links", times, TIME_RATIO_MAX, command), runs),
-            of_median(_bar(f"{case}: CPU of an epoch over links", cpu, CPU_RATIO_MAX, command), runs),
-        ]
+        pairs = list(zip(found[LINKS], found[JOBS], strict=True))
+        times = [links.commit_seconds / jobs.commit_seconds for links, jobs in pairs]
+        cpu = [links.cpu_seconds / jobs.cpu_seconds for links, jobs in pairs]
+        for what, ratios, most in (
+            ("cut to commit", times, TIME_RATIO_MAX),
+            ("CPU of an epoch", cpu, CPU_RATIO_MAX),
+        ):
+            text = f"{case}: {what} over links"
+            bars.append(of_median(_bar(text, ratios, most, command), len(pairs)))
     figures = {
         "samples": {
             case: {name: [asdict(one) for one in runs] for name, runs in found.items()}

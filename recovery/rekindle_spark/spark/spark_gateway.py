@@ -45,6 +45,10 @@ _DEFAULTS = {
     # broadcast where they are large, must therefore go without
     "spark.cleaner.referenceTracking": "false",
     "spark.shuffle.mapOutput.minSizeForBroadcast": "64m",
+    # A task may take as long as it likes; an executor that is silent is dropped for that.
+    # `LinkedTasks` gives up on a reader that takes nothing for 15 s.
+    "spark.rekindle.links.io.connectionTimeout": "1d",
+    "spark.rekindle.links.io.connectionCreationTimeout": "5s",
     "spark.executor.heartbeatInterval": "10s",
     "spark.scheduler.listenerbus.eventqueue.capacity": "2000",
     "spark.eventLog.enabled": "false",
@@ -116,10 +120,11 @@ class ExecutorSeen:
 
 
 class Job:
-    """A submitted job; its reports may be read before it has ended."""
+    """A submitted job; its reports may be read before it has ended. `is_linked`: over links."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self.is_linked = bool(handle.isLinked())
 
     def wait(self, seconds: float) -> bool:
         """Whether the job has ended, waiting up to `seconds` for it."""

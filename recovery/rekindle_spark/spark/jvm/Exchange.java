@@ -85,6 +85,9 @@ public final class Exchange {
 
     int shuffle(int stage);
 
+    /** Whether it goes over links. */
+    boolean isLinked();
+
     /** All reports so far: count, then nanoseconds since the submission, length, bytes of each. */
     byte[] reports() throws IOException;
 
@@ -129,6 +132,11 @@ public final class Exchange {
     @Override
     public int shuffle(int stage) {
       return shuffles[stage];
+    }
+
+    @Override
+    public boolean isLinked() {
+      return false;
     }
 
     @Override

@@ -89,8 +89,7 @@ public final class HostPlugin implements SparkPlugin {
         } catch (IOException failed) {
           throw new IllegalStateException("cannot start the host with " + python, failed);
         }
-        boolean linked = context.conf().getBoolean(LINKED, false);
-        int port = linked ? new LinkedTasks().port() : 0;
+        int port = context.conf().getBoolean(LINKED, false) ? linkPort() : 0;
         Thread heart = new Thread(() -> beat(context, port), "rekindle-heartbeat");
         heart.setDaemon(true);
         heart.start();
@@ -104,6 +103,16 @@ public final class HostPlugin implements SparkPlugin {
    */
   private static void quieten() {
     if (LogManager.getRootLogger().getLevel() == Level.INFO) Configurator.setRootLevel(Level.WARN);
+  }
+
+  /** Where linked jobs are taken; 0 where there is no port for it: then jobs are Spark's. */
+  private static int linkPort() {
+    try {
+      return new LinkedTasks().port();
+    } catch (Exception | LinkageError taken) {
+      LogManager.getLogger(HostPlugin.class).warn("no port for links, jobs are Spark's", taken);
+      return 0;
+    }
   }
 
   private static void beat(PluginContext context, int linkPort) {

@@ -68,8 +68,8 @@ final class LinkedJob implements Exchange.Job {
       for (Stage.Task task : stages.get(s)) {
         List<LinkedTask.Reader> own = readers.get(s).getOrDefault(task.index, List.of());
         int here = tasksHere.get(task.executor);
-        LinkedTask linked =
-            new LinkedTask(task, shuffles[s], order, shuffles, here, own, readsOthers(task, shuffles) ? template : null);
+        byte[] reading = readsOthers(task, shuffles) ? template : null;
+        LinkedTask linked = new LinkedTask(task, shuffles[s], order, shuffles, here, own, reading);
         links.send(places.get(task.executor), linked.message(), job.new Ended(task, shuffles[s]));
       }
     }
@@ -184,6 +184,11 @@ final class LinkedJob implements Exchange.Job {
   @Override
   public int shuffle(int stage) {
     return shuffles[stage];
+  }
+
+  @Override
+  public boolean isLinked() {
+    return true;
   }
 
   @Override

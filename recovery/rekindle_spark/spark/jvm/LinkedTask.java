@@ -23,8 +23,28 @@ final class LinkedTask implements Serializable {
   /** A block of one task's output. */
   record Block(int reduce, byte[] bytes) {}
 
-  /** All blocks of a task's output for one executor. */
-  record Output(int job, int shuffle, int map, List<Block> blocks) {}
+  /** Blocks of a task's output for one executor; behind the last ones all of them are there. */
+  record Output(int job, int shuffle, int map, boolean isLast, List<Block> blocks) {
+    /** In pieces of about PIECE_BYTES, or one block. */
+    List<Output> pieces() {
+      List<Output> pieces = new ArrayList<>();
+      List<Block> piece = new ArrayList<>();
+      long size = 0;
+      for (Block block : blocks) {
+        if (size >= PIECE_BYTES) {
+          pieces.add(new Output(job, shuffle, map, false, piece));
+          piece = new ArrayList<>();
+          size = 0;
+        }
+        piece.add(block);
+        size += block.bytes().length;
+      }
+      pieces.add(new Output(job, shuffle, map, true, piece));
+      return pieces;
+    }
+  }
+
+  private static final long PIECE_BYTES = 1 << 20;
 
   final int job;
   final Stage.Task task;
@@ -84,6 +104,7 @@ final class LinkedTask implements Serializable {
     out.writeInt(output.job());
     out.writeInt(output.shuffle());
     out.writeInt(output.map());
+    out.writeBoolean(output.isLast());
     out.writeInt(output.blocks().size());
     for (Block block : output.blocks()) {
       out.writeInt(block.reduce());
@@ -98,6 +119,7 @@ final class LinkedTask implements Serializable {
     int job = in.readInt();
     int shuffle = in.readInt();
     int map = in.readInt();
+    boolean isLast = in.readBoolean();
     List<Block> blocks = new ArrayList<>();
     for (int left = in.readInt(); left > 0; left--) {
       int reduce = in.readInt();
@@ -105,7 +127,7 @@ final class LinkedTask implements Serializable {
       in.readFully(bytes);
       blocks.add(new Block(reduce, bytes));
     }
-    return new Output(job, shuffle, map, blocks);
+    return new Output(job, shuffle, map, isLast, blocks);
   }
 
   static byte[] cancelMessage(int job) {

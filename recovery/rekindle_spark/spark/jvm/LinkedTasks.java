@@ -4,7 +4,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -13,8 +12,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext$;
@@ -33,6 +36,8 @@ import scala.reflect.ClassTag$;
 final class LinkedTasks implements Links.Receiver {
   /** Jobs that were cancelled and of which messages may still come. */
   private static final int CANCELLED_MAX = 1_000;
+  /** Without a piece that is taken. */
+  private static final long SEND_SECONDS_MAX = 15;
   private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
 
   private final ExecutorService workers =
@@ -60,8 +65,12 @@ final class LinkedTasks implements Links.Receiver {
 
   private record Waiting(LinkedTask task, RpcResponseCallback answer) {}
 
-  /** What is here of a job. `left` counts its tasks that have not ended, once one has come. */
+  /**
+   * What is here of a job: outputs, those of which pieces are still to come, and tasks that wait.
+   * `left` counts its tasks that have not ended, once one has come.
+   */
   private static final class Job {
+    final Map<Long, List<LinkedTask.Block>> coming = new HashMap<>();
     final Map<Long, List<LinkedTask.Block>> outputs = new HashMap<>();
     final List<Waiting> waiting = new ArrayList<>();
     int left = -1;
@@ -104,7 +113,10 @@ final class LinkedTasks implements Links.Receiver {
   private synchronized void add(LinkedTask.Output output) {
     if (cancelled.containsKey(output.job())) return;
     Job job = jobs.computeIfAbsent(output.job(), id -> new Job());
-    job.outputs.put(key(output.shuffle(), output.map()), output.blocks());
+    long key = key(output.shuffle(), output.map());
+    job.coming.computeIfAbsent(key, one -> new ArrayList<>()).addAll(output.blocks());
+    if (!output.isLast()) return;
+    job.outputs.put(key, job.coming.remove(key));
     startReady(job);
   }
 
@@ -155,14 +167,19 @@ final class LinkedTasks implements Links.Receiver {
         int place = targets.getPartition(answer.targets[i]);
         blocks.put(place, new Tuple2<>(answer.targets[i], answer.blocks[i]));
       }
-      List<CompletableFuture<byte[]>> unsent = send(task, blocks);
+      List<Sending> sendings = send(task, blocks);
       MapStatus status = BlockWriter.write(blocks, task.shuffle, targets.numPartitions(), task.task.index);
       List<byte[]> reports = new ArrayList<>(List.of(answer.report));
-      for (CompletableFuture<byte[]> failure : unsent) {
-        byte[] report = failure.join();
-        if (report.length > 0) reports.add(report);
+      for (Sending sending : sendings) {
+        String failure = sending.failure();
+        if (failure.isEmpty()) continue;
+        links.forget(sending.reader.place());
+        List<String> here = List.of(task.task.executor);
+        reports.add(Stage.unreadable(sending.reader.executor(), failure, here, sending.seconds()));
       }
-      if (wasCancelled(task.job)) SparkEnv.get().shuffleManager().unregisterShuffle(task.shuffle);
+      if (wasCancelled(task.job)) {
+        SparkEnv.get().blockingShuffleManager().unregisterShuffle(task.shuffle);
+      }
       one.answer().onSuccess(ByteBuffer.wrap(answer(reports, status)));
     } catch (Throwable failed) {
       one.answer().onFailure(failed);
@@ -194,47 +211,68 @@ final class LinkedTasks implements Links.Receiver {
             ClassTag$.MODULE$.apply(ShuffleDependency.class));
   }
 
-  /** Sends an output to its readers: for each an empty report, or one in the reader's name. */
-  private List<CompletableFuture<byte[]>> send(
-      LinkedTask task, Map<Integer, Tuple2<Integer, byte[]>> blocks) throws IOException {
-    List<CompletableFuture<byte[]>> sent = new ArrayList<>();
+  /** Sends an output to its readers, in pieces that are not much larger than one block. */
+  private List<Sending> send(LinkedTask task, Map<Integer, Tuple2<Integer, byte[]>> blocks)
+      throws IOException {
+    List<Sending> sendings = new ArrayList<>();
     for (LinkedTask.Reader reader : task.readers) {
       List<LinkedTask.Block> found = new ArrayList<>();
       blocks.forEach(
           (place, block) -> {
             if (isAmong(place, reader.reduces())) found.add(new LinkedTask.Block(place, block._2()));
           });
-      LinkedTask.Output output = new LinkedTask.Output(task.job, task.shuffle, task.task.index, found);
+      LinkedTask.Output output = new LinkedTask.Output(task.job, task.shuffle, task.task.index, true, found);
       if (reader.executor().equals(task.task.executor)) {
         add(output);
-        continue;
+      } else {
+        sendings.add(new Sending(reader, output));
       }
-      CompletableFuture<byte[]> unsent = new CompletableFuture<>();
-      long began = System.nanoTime();
-      links.send(
-          reader.place(),
-          LinkedTask.message(output),
-          new RpcResponseCallback() {
-            @Override
-            public void onSuccess(ByteBuffer nothing) {
-              unsent.complete(new byte[0]);
-            }
-
-            @Override
-            public void onFailure(Throwable failed) {
-              links.forget(reader.place());
-              unsent.complete(unreadable(task, reader, failed, (System.nanoTime() - began) / 1e9));
-            }
-          });
-      sent.add(unsent);
     }
-    return sent;
+    return sendings;
   }
 
-  private static byte[] unreadable(
-      LinkedTask task, LinkedTask.Reader reader, Throwable failed, double seconds) {
-    String text = failed.getClass().getSimpleName() + ": " + failed.getMessage();
-    return Stage.unreadable(reader.executor(), text, List.of(task.task.executor), seconds);
+  /** An output on its way to a reader. */
+  private final class Sending implements RpcResponseCallback {
+    final LinkedTask.Reader reader;
+    private final long began = System.nanoTime();
+    private final CompletableFuture<String> end = new CompletableFuture<>();
+    private final AtomicInteger left;
+
+    Sending(LinkedTask.Reader reader, LinkedTask.Output output) throws IOException {
+      this.reader = reader;
+      List<LinkedTask.Output> pieces = output.pieces();
+      this.left = new AtomicInteger(pieces.size());
+      for (LinkedTask.Output piece : pieces) {
+        links.send(reader.place(), LinkedTask.message(piece), this);
+      }
+    }
+
+    @Override
+    public void onSuccess(ByteBuffer nothing) {
+      if (left.decrementAndGet() == 0) end.complete("");
+    }
+
+    @Override
+    public void onFailure(Throwable failed) {
+      end.complete(failed.getClass().getSimpleName() + ": " + failed.getMessage());
+    }
+
+    /** Why the reader has not taken all; empty when it has. It waits as long as pieces are taken. */
+    String failure() throws InterruptedException, ExecutionException {
+      int seen = left.get();
+      while (true) {
+        try {
+          return end.get(SEND_SECONDS_MAX, TimeUnit.SECONDS);
+        } catch (TimeoutException slow) {
+          if (left.get() == seen) return "took nothing for " + SEND_SECONDS_MAX + " s";
+          seen = left.get();
+        }
+      }
+    }
+
+    double seconds() {
+      return (System.nanoTime() - began) / 1e9;
+    }
   }
 
   /** Reports: their count, then length and bytes of each; then the map status. */

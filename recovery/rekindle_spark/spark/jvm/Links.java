@@ -31,8 +31,7 @@ import scala.Option;
  * Connections from the driver to executors, and between executors, for messages of linked jobs.
  *
  * <p>They are made by Spark's own network library, on a port of their own, with the authentication
- * and encryption of Spark's other connections, whose settings hold for them as well (`spark.shuffle.io`).
- * Messages to one place arrive in the order in which they are sent.
+ * and encryption of Spark's other connections. Messages to one place arrive in the order in which they are sent.
  *
  * <p>Why: docs/decisions/0056-epochs-over-links.md.
  */
@@ -45,7 +44,9 @@ final class Links implements Closeable {
     void receive(ByteBuffer message, RpcResponseCallback answer);
   }
 
-  static final String PORT = "spark.rekindle.links.port";
+  /** Spark's settings of these connections are `spark.rekindle.links.io.*`. */
+  private static final String MODULE = "rekindle.links";
+  private static final String PORT = "spark.rekindle.links.port";
 
   private final TransportContext context;
   private final TransportClientFactory clients;
@@ -59,7 +60,7 @@ final class Links implements Closeable {
     Option<org.apache.spark.SSLOptions> encryption =
         security.isSslRpcEnabled() ? Option.apply(security.getRpcSSLOptions()) : Option.empty();
     TransportConf transport =
-        SparkTransportConf.fromSparkConf(conf, "shuffle", 1, Option.empty(), encryption);
+        SparkTransportConf.fromSparkConf(conf, MODULE, 1, Option.empty(), encryption);
     this.context = new TransportContext(transport, new Handler(receiver), true);
     boolean secret = security.isAuthenticationEnabled();
     List<TransportClientBootstrap> asking =
@@ -70,7 +71,8 @@ final class Links implements Closeable {
     } else {
       List<TransportServerBootstrap> asked =
           secret ? List.of(new AuthServerBootstrap(transport, security)) : List.of();
-      this.server = context.createServer(conf.getInt(PORT, 0), asked);
+      String host = env.blockManager().blockManagerId().host();
+      this.server = context.createServer(host, conf.getInt(PORT, 0), asked);
     }
   }
 
