@@ -5,8 +5,10 @@
          └──1 s────────┴─client ended─┘
 
 kazoo connects again by itself, unless something happens that it does not expect: then another
-client takes its place. `run` gives each request to the servers once; it does not repeat one, since
-only the caller knows whether it may happen twice.
+client takes its place. So it does where a session has been suspended for so long that it must be
+over. Servers that have lost their data, or were given an older copy, never say so: they refuse
+whoever has seen a later state than theirs. `run` gives each request to the servers once; it does
+not repeat one, since only the caller knows whether it may happen twice.
 """
 
 import contextlib
@@ -106,6 +108,8 @@ def _holds_data(file: Any) -> bool:
 
 
 RESTART_SECONDS = 1.0
+# of its time, for which a session is suspended before it counts as over
+GIVEN_UP_AFTER = 1.5
 # kazoo's own limit for the wait between two attempts is an hour
 RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
 TROUBLE = (
@@ -158,6 +162,7 @@ class Sessions:
         self.deadline_seconds = deadline_seconds
         self.session: int | None = None
         self.closed = False
+        self._changes = 0
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -267,8 +272,13 @@ class Sessions:
     def _listen(self, client: KazooClient, state: str) -> None:
         if client is not self.client:
             return
+        self._changes += 1
+        change = self._changes
         if state == KazooState.CONNECTED:
             self.session = client.client_id[0]
+        elif state == KazooState.SUSPENDED:
+            seconds = GIVEN_UP_AFTER * self._settings["timeout"]
+            _later(seconds, lambda: self._give_up(client, change))
         elif state == KazooState.LOST:
             self.session = None
             if client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
@@ -276,12 +286,18 @@ class Sessions:
         if not self.closed:
             self._changed()
 
+    def _give_up(self, client: KazooClient, change: int) -> None:
+        """End a client that has been suspended since that change; another takes its place."""
+        if self.closed or client is not self.client or self._changes != change:
+            return
+        with contextlib.suppress(exceptions.KazooException):
+            client.stop()
+            client.close()
+
     def _start_again(self) -> None:
         if not self.closed:
             LOG.warning("the ZooKeeper client has ended; another one is started")
-            timer = threading.Timer(RESTART_SECONDS, self.start)
-            timer.daemon = True
-            timer.start()
+            _later(RESTART_SECONDS, self.start)
 
     def _unreachable(self, where: str, why: str) -> StoreUnreachable:
         trouble = None if self._encryption is None else self._encryption.trouble
@@ -296,6 +312,12 @@ class Sessions:
             what=f"no answer within {self.deadline_seconds:g} s ({why})",
             remedy="see whether the ZooKeeper servers run, and how they can be reached",
         )
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 def _succeeded(answer: Any) -> Any:

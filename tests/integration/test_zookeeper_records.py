@@ -1,6 +1,7 @@
 """Records and leadership on a real ZooKeeper, whose servers die and fall silent."""
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -185,6 +186,36 @@ def test_a_client_that_ends_unasked_is_replaced(connect: Connect) -> None:
     told.clear()
     writer.put(path, b"after")
     assert told.wait(WAIT_SECONDS_MAX)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_store_that_has_lost_what_a_client_has_seen_is_found_again(
+    copied: bool, tmp_path: Path
+) -> None:
+    with LocalZookeeper(directory=tmp_path / "zookeeper") as zookeeper:
+        connection = rekindle_zookeeper.connect(zookeeper.connect_string, session_seconds=4.0)
+        path = PLACE.path(store_paths.PROGRESS)
+        connection.put(path, b"early")
+        (data,) = (tmp_path / "zookeeper").rglob("version-2")
+        zookeeper.kill(1)
+        copy = shutil.copytree(data, tmp_path / "copy")
+        zookeeper.start_server(1)
+        wait_until(lambda: connection.reachable)
+        seen = threading.Event()
+        connection.watch(path, seen.set)
+        connection.put(path, b"late")
+        zookeeper.kill(1)
+        shutil.rmtree(data)
+        if copied:
+            shutil.copytree(copy, data)
+        zookeeper.start_server(1)
+        wait_until(lambda: connection.reachable)
+        found = connection.get(path)
+        assert (found and found[0]) == (b"early" if copied else None)
+        seen.clear()
+        connection.put(path, b"again")
+        assert seen.wait(WAIT_SECONDS_MAX)
+        connection.close()
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"])
