@@ -377,6 +377,26 @@ def steady(
 
 
 @bench.command()
+def flows(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each is run.")] = 3,
+    seconds: Annotated[float, typer.Option(min=5, max=3600, help="For how long.")] = 30.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-flows"
+    ),
+    enforce: Enforce = False,
+) -> None:
+    """Measure epochs over links beside epochs as Spark jobs.
+
+    Example: rekindle bench flows --rounds 3 --report flows
+    """
+    from rekindle_bench import flow_benchmark as benchmark
+
+    _check_runs("--rounds", rounds, enforce)
+    directory = cli_options.new_directory(report)
+    enforcement.enforce(benchmark.measure(rounds, seconds, directory), enforce)
+
+
+@bench.command()
 def scale(
     partitions: Annotated[
         int, typer.Option(min=40, max=100_000, help="Partitions of the largest pipeline.")

@@ -37,7 +37,8 @@ Reading = TypeVar("Reading")
 @dataclass(frozen=True, slots=True)
 class Way:
     """A way of running: what is on, how often states are kept, how large epochs are, and how much
-    input there is, by default more than any of them can take."""
+    input there is, by default more than any of them can take. `queries` are the demo's, by default
+    all; further settings of the runtime are in `runtime`."""
 
     name: str
     buffering: str
@@ -45,6 +46,8 @@ class Way:
     checkpoint_seconds: int
     rows_per_epoch: int = ROWS_PER_EPOCH
     rows_per_second: float = FLOOD_ROWS_PER_SECOND
+    queries: tuple[str, ...] | None = None
+    runtime: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(slots=True)
@@ -128,7 +131,9 @@ def start(
             "checkpoint_seconds": way.checkpoint_seconds,
             "rows_per_second": way.rows_per_second,
             "rows_per_epoch_max": way.rows_per_epoch,
+            **dict(way.runtime),
         },
+        names=way.queries,
     )
     driver = DriverProcess(directory)
     options = {**nodes.spark_options(), **(conf or {})}

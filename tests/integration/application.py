@@ -37,6 +37,8 @@ RUNTIME = {
     "epoch_seconds": 1.0,
     "checkpoint_seconds": 3,
     "rows_per_second": 500,
+    # whole files of tests can be run over links: REKINDLE_EXCHANGE=links
+    "exchange": os.environ.get("REKINDLE_EXCHANGE", "jobs"),
 }
 # For an application that meets several failures: the input lasts for more than seven minutes.
 LASTING = {"rows_per_second": 150}

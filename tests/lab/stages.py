@@ -57,6 +57,7 @@ def _of_day(day: int) -> Stage:
 
 
 INTEGRATION = "tests/lab/integration"
+OVER_LINKS = [f"tests/integration/test_faults_{what}.py" for what in ("workers", "links", "memory")]
 CALL_SITES = "tests/unit/rekindle_spark/executor/test_call_sites.py"
 STAGES = (
     Stage("units", 70, [_pytest("tests/lab/unit", "-n", "2", "-q")]),
@@ -76,6 +77,7 @@ STAGES = (
         ],
     ),
     Stage("sabotage", 1_000, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
+    Stage("links", 500, [_pytest(*OVER_LINKS, "-n", "2")], {"REKINDLE_EXCHANGE": "links"}),
     Stage("slow-store", 600, [_pytest("tests/integration/test_slow_store.py")]),
     # without a file pytest would run the whole suite
     *(_of_day(day) for day in range(turns.DAYS) if turns.files_of(day)),

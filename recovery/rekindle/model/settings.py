@@ -26,6 +26,7 @@ INCREMENTAL, BLOCKING = "incremental", "blocking"
 ALWAYS, ADAPTIVE = "always", "adaptive"
 EVEN, DOMAINS = "even", "domains"
 COMPACTED, SINGLE = "compacted", "single"
+JOBS, LINKS = "jobs", "links"
 AUTO = "auto"
 DAY_SECONDS = 86_400.0
 # A job that does nothing is given up later than an executor that says nothing, and than a function
@@ -156,6 +157,7 @@ class RuntimeSettings:
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
     classes: str = _setting(SINGLE, _Choice((AUTO, SINGLE)))
+    exchange: str = _setting(JOBS, _Choice((JOBS, LINKS)))
     events_mib_max: float = _setting(256.0, _Number(0.0, 1e7))
     output_files: str = _setting(COMPACTED, _Choice((COMPACTED, SINGLE)))
     host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))

@@ -73,7 +73,8 @@ class DriverContext:
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
     `program_file` is the file of the store with the program, and its SHA-256. `held` has sources
     that hosts could not read, by chain, `polls` asks sources that are no replays, `sinks` write
-    what is committed to topics."""
+    what is committed to topics. Until `links_rest_until`, by the clock of `time.monotonic`, no job
+    goes over links."""
 
     program: Program
     program_file: tuple[str, str]
@@ -116,6 +117,7 @@ class DriverContext:
     sinks: SinkPublishers = field(default_factory=SinkPublishers)
     readers: Readers = field(default_factory=Readers)
     links: Links = field(default_factory=Links)
+    links_rest_until: float = 0.0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def remove(self, shuffles: Iterable[int]) -> None:

@@ -19,7 +19,7 @@ from rekindle import coordination
 from rekindle.coordination import coordination_state
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.errors import InputError, RunError
-from rekindle.model.settings import ADAPTIVE, COMPACTED, Settings
+from rekindle.model.settings import ADAPTIVE, COMPACTED, LINKS, Settings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle.protocol import store_paths
 from rekindle_spark.checkpoint import savepoint_upgrade
@@ -48,7 +48,7 @@ from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.pipeline import program, program_pickle, unbounded_source
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline
-from rekindle_spark.spark import java_home, jvm_build, spark_master
+from rekindle_spark.spark import java_home, jvm_build, spark_gateway, spark_master
 from rekindle_spark.spark.spark_gateway import SparkGateway
 from rekindle_spark.store import library_versions
 from rekindle_spark.store.checkpoint_store import (
@@ -116,7 +116,7 @@ def run(
     declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
-        exchange = _gateway(pipeline.name, place)
+        exchange = _gateway(pipeline.name, place, settings)
         stack.callback(exchange.stop)
         started()
         file = _early_events(place.events, stack)
@@ -149,13 +149,16 @@ def run(
         _run(application, guidance)
 
 
-def _gateway(name: str, place: DriverPlace) -> SparkGateway:
+def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:
     """Spark, with the application's name. Raises InputError where there is none."""
     if place.master is not None:
         java_home.find()
         spark_master.await_answer(place.master)
     jar = str(jvm_build.path())
-    return SparkGateway(name, place.master, jar, place.options, ship_jar=not place.cluster_has_jar)
+    options = dict(place.options)
+    if settings.runtime.exchange == LINKS:
+        options[spark_gateway.LINKS] = "true"
+    return SparkGateway(name, place.master, jar, options, ship_jar=not place.cluster_has_jar)
 
 
 def _with_records(built: Program, plain: Program, store: CheckpointStore) -> bool:

@@ -368,6 +368,7 @@ class EpochLoop:
             seconds=result.seconds,
             stage_seconds=job_results.longest(result.stages),
             ahead=ahead,
+            linked=result.linked,
         )
 
     def _save(self) -> None:

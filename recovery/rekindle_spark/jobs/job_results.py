@@ -84,7 +84,7 @@ class Death:
 @dataclass(slots=True)
 class Result:
     """How a job ended. `finished`: all counts. Faults are reports by executor otherwise, or by
-    partition.
+    partition. `linked`: it went over links.
 
     `hostless_executors` are those of the `stateless_executors` that had no host to ask,
     `full_executor` one that had no room on its disk. `stages` are the tasks of a finished job.
@@ -104,6 +104,7 @@ class Result:
 
     finished: bool
     seconds: float
+    linked: bool = False
     losses: int = 0
     acknowledgements: list[dict[str, Any]] = field(default_factory=list)
     cpu: dict[str, dict[str, Any]] = field(default_factory=dict)

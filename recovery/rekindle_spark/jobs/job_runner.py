@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import RunError
-from rekindle.model.settings import AUTO
+from rekindle.model.settings import AUTO, LINKS
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
@@ -48,6 +48,8 @@ POLL_SECONDS = 0.02
 # before a job that has failed is issued again
 RETRY_SECONDS = 0.15
 ROW_GAP_SECONDS = 150.0
+# for which jobs are Spark's after one that failed over links
+LINKS_REST_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -105,6 +107,7 @@ def start(
         application,
         lambda: _specification(application, work, urgency, checkpoint),
         patience_seconds,
+        linked=urgency != CATCH_UP,
     )
 
 
@@ -112,14 +115,21 @@ def submit(
     application: DriverContext,
     specify: Callable[[], Specification],
     patience_seconds: float = 0.0,
+    *,
+    linked: bool = False,
 ) -> RunningJob:
-    """Submit the job that `specify` gives for the moment at which nothing changes."""
+    """Submit the job that `specify` gives for the moment at which nothing changes; `linked`: over
+    links, where the settings have these."""
     began = time.monotonic()
     with application.lock:
         losses, specification = application.losses, specify()
         number = application.attempts
         application.readers.begin(specification.reads)
-    job = application.exchange.submit(specification.stages, specification.output_order)
+    is_linked = linked and application.settings.runtime.exchange == LINKS
+    is_linked = is_linked and began >= application.links_rest_until
+    job = application.exchange.submit(
+        specification.stages, specification.output_order, linked=is_linked
+    )
     return RunningJob(specification, job, losses, began, number, patience_seconds)
 
 
@@ -139,7 +149,14 @@ def poll(application: DriverContext, running: RunningJob, seconds: float) -> Res
     _end(application, running)
     result.seconds = time.monotonic() - running.began
     result.losses = running.losses
+    result.linked = running.job.is_linked
     return result
+
+
+def _rest_links(application: DriverContext, text: str) -> None:
+    """A link may be broken or blocked that Spark's own connections do not need."""
+    application.links_rest_until = time.monotonic() + LINKS_REST_SECONDS
+    application.events.write("links-rest", seconds=LINKS_REST_SECONDS, text=text)
 
 
 def _hopeless(application: DriverContext, running: RunningJob) -> Result | None:
@@ -227,6 +244,8 @@ def _absorb(
         if application.losses != losses:
             result.finished, result.reason = False, "interrupted"
         if not result.finished:
+            if job.is_linked and (failure or result.cut_links) and result.reason != "interrupted":
+                _rest_links(application, result.reason)
             _discard(application, specification, job)
             return result
         partitions = job_results.outcomes(reports)

@@ -19,6 +19,8 @@ from rekindle.model.errors import RunError
 from rekindle_spark.spark import java_home, spark_master
 
 PLUGIN = "rekindle.HostPlugin"
+# Executors have links when they start with this.
+LINKS = "spark.rekindle.links"
 SIGNS_SECONDS = 1.0
 PLUGINS = "spark.plugins"
 _DEFAULTS = {
@@ -43,6 +45,10 @@ _DEFAULTS = {
     # broadcast where they are large, must therefore go without
     "spark.cleaner.referenceTracking": "false",
     "spark.shuffle.mapOutput.minSizeForBroadcast": "64m",
+    # A task may take as long as it likes; an executor that is silent is dropped for that.
+    # `LinkedTasks` gives up on a reader that takes nothing for 15 s.
+    "spark.rekindle.links.io.connectionTimeout": "1d",
+    "spark.rekindle.links.io.connectionCreationTimeout": "5s",
     "spark.executor.heartbeatInterval": "10s",
     "spark.scheduler.listenerbus.eventqueue.capacity": "2000",
     "spark.eventLog.enabled": "false",
@@ -118,11 +124,11 @@ class ExecutorSeen:
 
 
 class Job:
-    """A submitted job; its reports may be read before it has ended."""
+    """A submitted job; its reports may be read before it has ended. `is_linked`: over links."""
 
-    def __init__(self, exchange: "SparkGateway", handle: Any) -> None:
-        self._exchange = exchange
+    def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self.is_linked = bool(handle.isLinked())
 
     def wait(self, seconds: float) -> bool:
         """Whether the job has ended, waiting up to `seconds` for it."""
@@ -151,7 +157,7 @@ class Job:
 
     def cancel(self, reason: str) -> None:
         """Give the job up; whatever it has done may be done again."""
-        self._exchange.handle.cancel(self._handle, reason)
+        self._handle.cancel(reason)
 
 
 class SparkGateway:
@@ -184,14 +190,21 @@ class SparkGateway:
         self.handle = jvm.rekindle.Exchange(self.context._jsc.sc())
         self._signs: tuple[float, dict[str, bytes]] = (-SIGNS_SECONDS, {})
 
-    def submit(self, stages: Sequence[Sequence[Task]], output_order: Sequence[int]) -> Job:
-        """Run stages in order, each reading what its tasks name.
+    def submit(
+        self,
+        stages: Sequence[Sequence[Task]],
+        output_order: Sequence[int],
+        *,
+        linked: bool = False,
+    ) -> Job:
+        """Run stages in order, each reading what its tasks name; `linked`: over links, where each
+        of the executors has one, and each task as soon as what it reads is there.
 
         `output_order` has every partition once, as blocks for them lie in the output; it is empty
         where there is none. What is read of partitions that stand together is one block of a map
         output.
         """
-        return Job(self, self.handle.submit(_encode(stages, output_order)))
+        return Job(self.handle.submit(_encode(stages, output_order), linked))
 
     def remove(self, shuffles: Iterable[int]) -> None:
         """Delete shuffles at once, files included."""

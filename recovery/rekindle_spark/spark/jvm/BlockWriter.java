@@ -10,6 +10,7 @@ import java.util.TreeMap;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
+import org.apache.spark.TaskContext$;
 import org.apache.spark.scheduler.MapStatus;
 import org.apache.spark.scheduler.MapStatus$;
 import org.apache.spark.shuffle.IndexShuffleBlockResolver;
@@ -43,7 +44,12 @@ final class BlockWriter extends ShuffleWriteProcessor {
       int mapIndex,
       TaskContext context) {
     try {
-      return write(ordered(records, dependency), dependency, mapId, createMetricsReporter(context));
+      return write(
+          ordered(records, dependency),
+          dependency.shuffleId(),
+          dependency.partitioner().numPartitions(),
+          mapId,
+          createMetricsReporter(context));
     } catch (IOException failed) {
       throw new UncheckedIOException(failed);
     }
@@ -64,20 +70,28 @@ final class BlockWriter extends ShuffleWriteProcessor {
     return blocks;
   }
 
+  /** The same outside of a task of Spark's: by reduce id the operator partition and its block. */
+  static MapStatus write(
+      Map<Integer, Tuple2<Integer, byte[]>> blocks, int shuffle, int reduces, long mapId)
+      throws IOException {
+    return write(
+        blocks, shuffle, reduces, mapId, TaskContext$.MODULE$.empty().taskMetrics().shuffleWriteMetrics());
+  }
+
   private static MapStatus write(
       Map<Integer, Tuple2<Integer, byte[]>> blocks,
-      ShuffleDependency<?, ?, ?> dependency,
+      int shuffle,
+      int reduces,
       long mapId,
       ShuffleWriteMetricsReporter metrics)
       throws IOException {
     SparkEnv env = SparkEnv.get();
     IndexShuffleBlockResolver files =
         ((SortShuffleManager) env.blockingShuffleManager()).shuffleBlockResolver();
-    int shuffle = dependency.shuffleId();
     noteForRemoval(files, shuffle, mapId);
     ShuffleMapOutputWriter output =
         new LocalDiskShuffleExecutorComponents(env.conf(), env.blockManager(), files)
-            .createMapOutputWriter(shuffle, mapId, dependency.partitioner().numPartitions());
+            .createMapOutputWriter(shuffle, mapId, reduces);
     try {
       for (Map.Entry<Integer, Tuple2<Integer, byte[]>> entry : blocks.entrySet()) {
         ShuffleBlockId block = new ShuffleBlockId(shuffle, mapId, entry.getKey());

@@ -1,26 +1,28 @@
 package rekindle;
 
 import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.spark.Partitioner;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SimpleFutureAction;
 import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.scheduler.ExecutorProcessLost;
 import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
@@ -48,8 +50,11 @@ public final class Exchange {
   private final SparkContext context;
   private final Leftovers leftovers;
   private final ShuffleDependency<Object, Object, Object> template;
-  private final Map<Integer, ShuffleDependency<Object, Object, Object>> retained =
-      new ConcurrentHashMap<>();
+  /** By shuffle the reduce ids that partitions have in it. */
+  private final Map<Integer, Targets> retained = new ConcurrentHashMap<>();
+  /** Made when it is first needed, and what reads shuffles of earlier jobs, serialised. */
+  private Links links;
+  private byte[] serializedTemplate;
 
   public Exchange(SparkContext context) {
     this.context = context;
@@ -61,26 +66,44 @@ public final class Exchange {
 
   /** Reports of tasks, and when each came in here: executors have clocks of their own. */
   static final class Reports extends CollectionAccumulator<byte[]> {
-    private final long began = System.nanoTime();
-    private final List<Long> arrived = new ArrayList<>();
+    private final transient TaskReports reports = new TaskReports();
 
     @Override
     public synchronized void merge(AccumulatorV2<byte[], List<byte[]>> other) {
       super.merge(other);
-      long now = System.nanoTime() - began;
-      while (arrived.size() < value().size()) arrived.add(now);
+      other.value().forEach(reports::add);
     }
   }
 
-  /** One submitted job: its shuffles, its end, the reports of its tasks. */
-  public static final class Job {
+  /** A submitted job: its shuffles, its end, the reports of its tasks. */
+  public interface Job {
+    /** Whether it has ended, waiting for it so long. */
+    boolean await_(long milliseconds) throws InterruptedException;
+
+    /** Empty when the job went well, else what Spark says. */
+    String failure();
+
+    int shuffle(int stage);
+
+    /** Whether it goes over links. */
+    boolean isLinked();
+
+    /** All reports so far: count, then nanoseconds since the submission, length, bytes of each. */
+    byte[] reports() throws IOException;
+
+    /** Gives it up; once this returns no output of it is registered any more. */
+    void cancel(String reason) throws InterruptedException;
+  }
+
+  /** A job of Spark's. */
+  private final class SparkJob implements Job {
     private final SimpleFutureAction<?> action;
     private final Reports reports;
     private final int[] shuffles;
     private final Runnable ended;
     private final int id;
 
-    Job(SimpleFutureAction<?> action, Reports reports, int[] shuffles, Runnable ended) {
+    SparkJob(SimpleFutureAction<?> action, Reports reports, int[] shuffles, Runnable ended) {
       this.action = action;
       this.reports = reports;
       this.shuffles = shuffles;
@@ -88,6 +111,7 @@ public final class Exchange {
       this.id = (Integer) action.jobIds().head();
     }
 
+    @Override
     public boolean await_(long milliseconds) throws InterruptedException {
       long end = System.nanoTime() + milliseconds * 1_000_000L;
       while (!action.isCompleted() && System.nanoTime() < end) Thread.sleep(2);
@@ -96,7 +120,7 @@ public final class Exchange {
       return true;
     }
 
-    /** Empty when the job went well, else what Spark says. */
+    @Override
     public String failure() {
       Object outcome = action.value().get();
       if (outcome instanceof scala.util.Failure) {
@@ -105,70 +129,109 @@ public final class Exchange {
       return "";
     }
 
+    @Override
     public int shuffle(int stage) {
       return shuffles[stage];
     }
 
-    /** All reports so far: count, then nanoseconds since the submission, length, bytes of each. */
+    @Override
+    public boolean isLinked() {
+      return false;
+    }
+
+    @Override
     public byte[] reports() throws IOException {
-      List<byte[]> all;
-      List<Long> arrived;
-      synchronized (reports) {
-        all = new ArrayList<>(reports.value());
-        arrived = new ArrayList<>(reports.arrived);
-      }
-      ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-      DataOutputStream out = new DataOutputStream(bytes);
-      out.writeInt(all.size());
-      for (int i = 0; i < all.size(); i++) {
-        out.writeLong(arrived.get(i));
-        out.writeInt(all.get(i).length);
-        out.write(all.get(i));
-      }
-      return bytes.toByteArray();
+      return reports.reports.encoded();
+    }
+
+    /**
+     * Returns once the scheduler has let go of its stages: of a task that ends before that it
+     * registers the output, and where the shuffle has been removed, the scheduler dies of it.
+     */
+    @Override
+    public void cancel(String reason) throws InterruptedException {
+      action.cancel(Option.apply(reason));
+      context.cancelJob(id, reason);
+      await_(CANCEL_MILLIS_MAX);
+      ended.run();
     }
   }
 
-  /** Submits a job: the order of operator partitions in its output, then its stages. */
-  public Job submit(byte[] specification) throws IOException {
+  /**
+   * Submits a job: the order of operator partitions in its output, then its stages. `linked`: over
+   * links, where all its executors can be reached by one.
+   */
+  public Job submit(byte[] specification, boolean linked) throws IOException {
+    DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
+    Targets targets = new Targets(Stage.Task.ints(in));
+    List<List<Stage.Task>> stages = new ArrayList<>();
+    for (int left = in.readInt(); left > 0; left--) {
+      stages.add(Stage.Task.readAll(in, (shuffle, of) -> reduceIds(shuffle, of, targets)));
+    }
+    Map<String, Links.Place> places = linked ? places(stages) : Map.of();
+    if (!places.isEmpty()) return submit(targets, stages, places);
     Long mark = leftovers.begin();
     Runnable ended = () -> leftovers.end(mark);
     try {
-      return submit(new DataInputStream(new ByteArrayInputStream(specification)), ended);
-    } catch (IOException | RuntimeException failed) {
+      return submit(targets, stages, ended);
+    } catch (RuntimeException failed) {
       ended.run();
       throw failed;
     }
   }
 
-  private Job submit(DataInputStream in, Runnable ended) throws IOException {
-    Targets targets = new Targets(Stage.Task.ints(in));
-    int stages = in.readInt();
+  private Job submit(Targets targets, List<List<Stage.Task>> stages, Runnable ended) {
     Reports reports = new Reports();
     context.register(reports);
     List<ShuffleDependency<Object, Object, Object>> own = new ArrayList<>();
-    int[] shuffles = new int[stages];
-    for (int s = 0; s < stages; s++) {
-      List<Stage.Task> tasks = Stage.Task.readAll(in, shuffles, this::reduceIds);
-      List<ShuffleDependency<Object, Object, Object>> parents = new ArrayList<>(own);
-      Stage stage = new Stage(context, parents, tasks, reports, template);
+    int[] shuffles = new int[stages.size()];
+    for (int s = 0; s < shuffles.length; s++) {
+      List<Stage.Task> tasks = resolved(stages.get(s), shuffles);
+      Stage stage = new Stage(context, new ArrayList<>(own), tasks, reports, template);
       ShuffleDependency<Object, Object, Object> output = dependency(stage, targets);
       shuffles[s] = output.shuffleId();
       own.add(output);
-      retained.put(output.shuffleId(), output);
+      retained.put(output.shuffleId(), targets);
     }
-    return new Job(context.submitMapStage(own.get(stages - 1)), reports, shuffles, ended);
+    return new SparkJob(context.submitMapStage(own.get(shuffles.length - 1)), reports, shuffles, ended);
   }
 
-  /**
-   * Ends a job. Returns once the scheduler has let go of its stages: of a task that ends before that
-   * it registers the output, and where the shuffle has been removed, the scheduler dies of it.
-   */
-  public void cancel(Job job, String reason) throws InterruptedException {
-    job.action.cancel(Option.apply(reason));
-    context.cancelJob(job.id, reason);
-    job.await_(CANCEL_MILLIS_MAX);
-    job.ended.run();
+  private Job submit(
+      Targets targets, List<List<Stage.Task>> stages, Map<String, Links.Place> places)
+      throws IOException {
+    if (links == null) {
+      links = new Links(SparkEnv.get(), null);
+      ByteBuffer bytes =
+          SparkEnv.get()
+              .closureSerializer()
+              .newInstance()
+              .serialize(template, ClassTag$.MODULE$.apply(ShuffleDependency.class));
+      serializedTemplate = new byte[bytes.remaining()];
+      bytes.get(serializedTemplate);
+    }
+    int[] shuffles = stages.stream().mapToInt(tasks -> context.newShuffleId()).toArray();
+    for (int shuffle : shuffles) retained.put(shuffle, targets);
+    List<List<Stage.Task>> tasks = new ArrayList<>();
+    for (List<Stage.Task> stage : stages) tasks.add(resolved(stage, shuffles));
+    return LinkedJob.submit(
+        context, links, places, tasks, shuffles, targets.order(), serializedTemplate);
+  }
+
+  private static List<Stage.Task> resolved(List<Stage.Task> tasks, int[] shuffles) {
+    return tasks.stream().map(task -> task.resolved(shuffles)).collect(Collectors.toList());
+  }
+
+  /** Where each executor of a job is reached by a link; empty unless all of them are. */
+  private static Map<String, Links.Place> places(List<List<Stage.Task>> stages) {
+    Map<String, Links.Place> places = new HashMap<>();
+    for (List<Stage.Task> tasks : stages) {
+      for (Stage.Task task : tasks) {
+        HostPlugin.Seen seen = HostPlugin.SEEN.get(task.executor);
+        if (seen == null || seen.hello.linkPort == 0) return Map.of();
+        places.put(task.executor, new Links.Place(seen.hello.host, seen.hello.linkPort));
+      }
+    }
+    return places;
   }
 
   /** Removes shuffles: files on the executors, map output records, the dependency itself. */
@@ -254,11 +317,14 @@ public final class Exchange {
     return live;
   }
 
-  /** The reduce ids that some operator partitions, given as stretches, have in a shuffle. */
-  private int[] reduceIds(int shuffle, int[] partitions) {
-    ShuffleDependency<Object, Object, Object> known = retained.get(shuffle);
+  /**
+   * The reduce ids that some operator partitions, given as stretches, have in a shuffle; a negative
+   * one is of the job that is submitted.
+   */
+  private int[] reduceIds(int shuffle, int[] partitions, Targets own) {
+    Targets known = shuffle < 0 ? own : retained.get(shuffle);
     // one that was removed cannot be read by any id
-    return known == null ? partitions : ((Targets) known.partitioner()).stretches(partitions);
+    return known == null ? partitions : known.stretches(partitions);
   }
 
   private ShuffleDependency<Object, Object, Object> dependency(Stage stage, Targets targets) {
@@ -277,12 +343,18 @@ public final class Exchange {
 
   /** A reduce id for each operator partition: its place in an order. A record's key is the latter. */
   static final class Targets extends Partitioner {
+    private final int[] order;
     private final int[] places;
 
     /** `order` has every partition once. */
     Targets(int[] order) {
+      this.order = order;
       this.places = new int[order.length];
       for (int place = 0; place < order.length; place++) places[order[place]] = place;
+    }
+
+    int[] order() {
+      return order;
     }
 
     /** The places of partitions; both are stretches: begin and end of each, one after the other. */

@@ -26,6 +26,9 @@ import org.apache.spark.api.plugin.SparkPlugin;
  * <p>Why: docs/decisions/0011-the-host-starts-with-its-executor.md.
  */
 public final class HostPlugin implements SparkPlugin {
+  /** Whether executors take linked jobs. */
+  private static final String LINKED = "spark.rekindle.links";
+
   static final Map<String, Seen> SEEN = new ConcurrentHashMap<>();
   static final Set<String> DROPPED = ConcurrentHashMap.newKeySet();
 
@@ -41,19 +44,22 @@ public final class HostPlugin implements SparkPlugin {
 
   /**
    * `node` is what the cluster calls the executor's node; empty when nobody has said it. `signs` say
-   * what the executor has done, for the driver to see that it goes on.
+   * what the executor has done, for the driver to see that it goes on. `linkPort` is where it takes
+   * messages of linked jobs, 0 where it takes none.
    */
   static final class Hello implements Serializable {
     final String executor;
     final String host;
     final String node;
     final byte[] signs;
+    final int linkPort;
 
-    Hello(String executor, String host, String node, byte[] signs) {
+    Hello(String executor, String host, String node, byte[] signs, int linkPort) {
       this.executor = executor;
       this.host = host;
       this.node = node;
       this.signs = signs;
+      this.linkPort = linkPort;
     }
   }
 
@@ -83,7 +89,8 @@ public final class HostPlugin implements SparkPlugin {
         } catch (IOException failed) {
           throw new IllegalStateException("cannot start the host with " + python, failed);
         }
-        Thread heart = new Thread(() -> beat(context), "rekindle-heartbeat");
+        int port = context.conf().getBoolean(LINKED, false) ? linkPort() : 0;
+        Thread heart = new Thread(() -> beat(context, port), "rekindle-heartbeat");
         heart.setDaemon(true);
         heart.start();
       }
@@ -98,12 +105,22 @@ public final class HostPlugin implements SparkPlugin {
     if (LogManager.getRootLogger().getLevel() == Level.INFO) Configurator.setRootLevel(Level.WARN);
   }
 
-  private static void beat(PluginContext context) {
+  /** Where linked jobs are taken; 0 where there is no port for it: then jobs are Spark's. */
+  private static int linkPort() {
+    try {
+      return new LinkedTasks().port();
+    } catch (Exception | LinkageError taken) {
+      LogManager.getLogger(HostPlugin.class).warn("no port for links, jobs are Spark's", taken);
+      return 0;
+    }
+  }
+
+  private static void beat(PluginContext context, int linkPort) {
     String host = SparkEnv.get().blockManager().blockManagerId().host();
     String node = System.getenv().getOrDefault("REKINDLE_NODE", "").strip();
     while (true) {
       try {
-        Hello hello = new Hello(context.executorID(), host, node, HostProcess.signs());
+        Hello hello = new Hello(context.executorID(), host, node, HostProcess.signs(), linkPort);
         // 0: Spark's master counts any other end against the application
         if (context.ask(hello).equals(false)) System.exit(0);
       } catch (Exception unreachable) {

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.HexFormat;
 import java.util.List;
@@ -80,9 +81,11 @@ final class Stage extends RDD<Object> {
       this.reads = reads;
     }
 
-    /** Tasks name partitions; `reduceIds` says where a shuffle has them. */
-    static List<Task> readAll(
-        DataInputStream in, int[] own, BiFunction<Integer, int[], int[]> reduceIds)
+    /**
+     * Tasks name partitions; `reduceIds` says where a shuffle has them. A negative shuffle -1-N is
+     * that of the job's stage N.
+     */
+    static List<Task> readAll(DataInputStream in, BiFunction<Integer, int[], int[]> reduceIds)
         throws IOException {
       int count = in.readInt();
       List<Task> tasks = new ArrayList<>(count);
@@ -93,14 +96,23 @@ final class Stage extends RDD<Object> {
         in.readFully(header);
         Read[] reads = new Read[in.readInt()];
         for (int r = 0; r < reads.length; r++) {
-          int named = in.readInt();
-          // a negative id is a lower stage of the same job
-          int shuffle = named < 0 ? own[-1 - named] : named;
+          int shuffle = in.readInt();
           reads[r] = new Read(shuffle, ints(in), reduceIds.apply(shuffle, ints(in)));
         }
         tasks.add(new Task(i, host, executor, header, reads));
       }
       return tasks;
+    }
+
+    /** The same with the shuffles of its own job, of which those of lower stages are known. */
+    Task resolved(int[] own) {
+      Read[] resolved = new Read[reads.length];
+      for (int r = 0; r < reads.length; r++) {
+        Read read = reads[r];
+        int shuffle = read.shuffle < 0 ? own[-1 - read.shuffle] : read.shuffle;
+        resolved[r] = new Read(shuffle, read.maps, read.reduces);
+      }
+      return new Task(index, host, executor, header, resolved);
     }
 
     static int[] ints(DataInputStream in) throws IOException {
@@ -145,7 +157,10 @@ final class Stage extends RDD<Object> {
   @Override
   public Iterator<Object> compute(Partition split, TaskContext context) {
     Task task = (Task) split;
-    HostProcess.Answer answer = answer(task, context);
+    HostProcess.Answer answer =
+        SparkEnv.get().executorId().equals(task.executor)
+            ? answer(task, () -> Blocks.read(task.reads, template, context))
+            : failure(task, "refused", "ran on executor " + SparkEnv.get().executorId());
     reports.add(answer.report);
     List<Object> records = new ArrayList<>(answer.targets.length);
     for (int i = 0; i < answer.targets.length; i++) {
@@ -154,17 +169,18 @@ final class Stage extends RDD<Object> {
     return CollectionConverters.asScala(records.iterator());
   }
 
-  private HostProcess.Answer answer(Task task, TaskContext context) {
-    if (!SparkEnv.get().executorId().equals(task.executor)) {
-      return failure(task, "refused", "ran on executor " + SparkEnv.get().executorId());
-    }
+  /** How a task comes to its input. */
+  interface Input {
+    List<byte[]> blocks() throws Blocks.Unreadable;
+  }
+
+  /** Has the executor's host run a task on its input. */
+  static HostProcess.Answer answer(Task task, Input input) {
     try {
-      List<byte[]> blocks = Blocks.read(task.reads, template, context);
-      return HostProcess.get().call(task.header, blocks);
+      return HostProcess.get().call(task.header, input.blocks());
     } catch (Blocks.Unreadable unreadable) {
-      String peers = unreadable.peers.isEmpty() ? "" : "\"" + String.join("\", \"", unreadable.peers) + "\"";
-      String links = String.format(Locale.ROOT, ", \"peers\": [%s], \"seconds\": %.3f", peers, unreadable.seconds);
-      return failure(task, "unreadable", unreadable.getMessage(), links);
+      return without(
+          unreadable(task.executor, unreadable.getMessage(), unreadable.peers, unreadable.seconds));
     } catch (HostProcess.Ended ended) {
       String how =
           String.format(
@@ -177,19 +193,31 @@ final class Stage extends RDD<Object> {
     }
   }
 
+  /** The report of an executor that could not read from `peers`, as far as these are known. */
+  static byte[] unreadable(String executor, String text, Collection<String> peers, double seconds) {
+    String names = peers.isEmpty() ? "" : "\"" + String.join("\", \"", peers) + "\"";
+    String links = String.format(Locale.ROOT, ", \"peers\": [%s], \"seconds\": %.3f", names, seconds);
+    return report(executor, "unreadable", text, links);
+  }
+
   private static HostProcess.Answer failure(Task task, String status, String text) {
     return failure(task, status, text, "");
   }
 
-  /** `more` are further fields as JSON, each behind a comma. */
   private static HostProcess.Answer failure(Task task, String status, String text, String more) {
+    return without(report(task.executor, status, text, more));
+  }
+
+  private static HostProcess.Answer without(byte[] report) {
+    return new HostProcess.Answer(report, new int[0], new byte[0][]);
+  }
+
+  /** `more` are further fields as JSON, each behind a comma. */
+  private static byte[] report(String executor, String status, String text, String more) {
     String clean = text == null ? "" : text.replace("\\", "/").replace("\"", "'").replaceAll("\\p{Cntrl}", " ");
-    String report =
-        String.format(
-            "{\"status\": \"%s\", \"executor\": \"%s\", \"text\": \"%s\"%s}",
-            status, task.executor, clean, more);
-    return new HostProcess.Answer(
-        report.getBytes(StandardCharsets.UTF_8), new int[0], new byte[0][]);
+    return String.format(
+            "{\"status\": \"%s\", \"executor\": \"%s\", \"text\": \"%s\"%s}", status, executor, clean, more)
+        .getBytes(StandardCharsets.UTF_8);
   }
 
   @SuppressWarnings("unchecked")

@@ -40,7 +40,11 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, RunningJob]:
 
     monkeypatch.setattr(job_results, "outcomes", count)
     job: Any = SimpleNamespace(
-        wait=lambda _: True, failure=lambda: "", reports=list, shuffle=lambda stage: 40 + stage
+        wait=lambda _: True,
+        failure=lambda: "",
+        reports=list,
+        shuffle=lambda stage: 40 + stage,
+        is_linked=False,
     )
     return application, RunningJob(specification, job, application.losses, time.monotonic(), 1)
 

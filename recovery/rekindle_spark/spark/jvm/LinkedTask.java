@@ -1,0 +1,142 @@
+package rekindle;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A task of a linked job, and the messages about it. A job is named by its first shuffle. */
+final class LinkedTask implements Serializable {
+  /** The messages to an executor: run this, here are blocks for you, this job counts no more. */
+  static final byte RUN = 0, BLOCKS = 1, CANCEL = 2;
+
+  /** An executor that reads this task's output, and the reduce ids that it reads. */
+  record Reader(String executor, Links.Place place, int[] reduces) implements Serializable {}
+
+  /** A block of one task's output. */
+  record Block(int reduce, byte[] bytes) {}
+
+  /** Blocks of a task's output for one executor; behind the last ones all of them are there. */
+  record Output(int job, int shuffle, int map, boolean isLast, List<Block> blocks) {
+    /** In pieces of about PIECE_BYTES, or one block. */
+    List<Output> pieces() {
+      List<Output> pieces = new ArrayList<>();
+      List<Block> piece = new ArrayList<>();
+      long size = 0;
+      for (Block block : blocks) {
+        if (size >= PIECE_BYTES) {
+          pieces.add(new Output(job, shuffle, map, false, piece));
+          piece = new ArrayList<>();
+          size = 0;
+        }
+        piece.add(block);
+        size += block.bytes().length;
+      }
+      pieces.add(new Output(job, shuffle, map, true, piece));
+      return pieces;
+    }
+  }
+
+  private static final long PIECE_BYTES = 1 << 20;
+
+  final int job;
+  final Stage.Task task;
+  /** The shuffle of its output, and the operator partitions in the order of that. */
+  final int shuffle;
+  final int[] order;
+  /** The shuffles of the job itself, whose blocks are sent and not fetched. */
+  final int[] own;
+  /** How many tasks of the job its executor has. */
+  final int tasksHere;
+  final List<Reader> readers;
+  /** What reads shuffles of earlier jobs, serialised; null where it reads none. */
+  final byte[] template;
+
+  LinkedTask(
+      Stage.Task task,
+      int shuffle,
+      int[] order,
+      int[] own,
+      int tasksHere,
+      List<Reader> readers,
+      byte[] template) {
+    this.job = own[0];
+    this.task = task;
+    this.shuffle = shuffle;
+    this.order = order;
+    this.own = own;
+    this.tasksHere = tasksHere;
+    this.readers = readers;
+    this.template = template;
+  }
+
+  boolean isOwn(int shuffle) {
+    for (int one : own) if (one == shuffle) return true;
+    return false;
+  }
+
+  byte[] message() throws IOException {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    bytes.write(RUN);
+    try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
+      out.writeObject(this);
+    }
+    return bytes.toByteArray();
+  }
+
+  static LinkedTask read(ByteBuffer message) throws IOException, ClassNotFoundException {
+    try (ObjectInputStream in = new ObjectInputStream(stream(message))) {
+      return (LinkedTask) in.readObject();
+    }
+  }
+
+  static byte[] message(Output output) throws IOException {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    DataOutputStream out = new DataOutputStream(bytes);
+    out.writeByte(BLOCKS);
+    out.writeInt(output.job());
+    out.writeInt(output.shuffle());
+    out.writeInt(output.map());
+    out.writeBoolean(output.isLast());
+    out.writeInt(output.blocks().size());
+    for (Block block : output.blocks()) {
+      out.writeInt(block.reduce());
+      out.writeInt(block.bytes().length);
+      out.write(block.bytes());
+    }
+    return bytes.toByteArray();
+  }
+
+  static Output readOutput(ByteBuffer message) throws IOException {
+    DataInputStream in = new DataInputStream(stream(message));
+    int job = in.readInt();
+    int shuffle = in.readInt();
+    int map = in.readInt();
+    boolean isLast = in.readBoolean();
+    List<Block> blocks = new ArrayList<>();
+    for (int left = in.readInt(); left > 0; left--) {
+      int reduce = in.readInt();
+      byte[] bytes = new byte[in.readInt()];
+      in.readFully(bytes);
+      blocks.add(new Block(reduce, bytes));
+    }
+    return new Output(job, shuffle, map, isLast, blocks);
+  }
+
+  static byte[] cancelMessage(int job) {
+    return ByteBuffer.allocate(1 + Integer.BYTES).put(CANCEL).putInt(job).array();
+  }
+
+  private static ByteArrayInputStream stream(ByteBuffer message) {
+    byte[] bytes = new byte[message.remaining()];
+    message.get(bytes);
+    return new ByteArrayInputStream(bytes);
+  }
+}

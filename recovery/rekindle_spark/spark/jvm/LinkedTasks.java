@@ -1,0 +1,318 @@
+package rekindle;
+
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.network.client.RpcResponseCallback;
+import org.apache.spark.scheduler.MapStatus;
+import scala.Tuple2;
+import scala.reflect.ClassTag$;
+
+/**
+ * Runs the tasks of linked jobs on an executor: each as soon as the outputs that it reads are here.
+ *
+ * <p>A task's output goes to the executors that read it in the same job, and into a shuffle file as
+ * that of any other task: whoever reads it in a later job knows no difference. A task that fails
+ * gives an output without blocks, and who reads it reports what is missing.
+ */
+final class LinkedTasks implements Links.Receiver {
+  /** Jobs that were cancelled and of which messages may still come. */
+  private static final int CANCELLED_MAX = 1_000;
+  /** Without a piece that is taken. */
+  private static final long SEND_SECONDS_MAX = 15;
+  private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
+
+  private final ExecutorService workers =
+      Executors.newCachedThreadPool(
+          work -> {
+            Thread thread = new Thread(work, "rekindle-linked-task");
+            thread.setDaemon(true);
+            return thread;
+          });
+  private final Map<Integer, Job> jobs = new HashMap<>();
+  private final Map<Integer, Boolean> cancelled =
+      new LinkedHashMap<>() {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Integer, Boolean> eldest) {
+          return size() > CANCELLED_MAX;
+        }
+      };
+  private volatile ShuffleDependency<?, ?, ?> template;
+  private final Links links;
+
+  /** Takes messages from now on. */
+  LinkedTasks() {
+    this.links = new Links(SparkEnv.get(), this);
+  }
+
+  private record Waiting(LinkedTask task, RpcResponseCallback answer) {}
+
+  /**
+   * What is here of a job: outputs, those of which pieces are still to come, and tasks that wait.
+   * `left` counts its tasks that have not ended, once one has come.
+   */
+  private static final class Job {
+    final Map<Long, List<LinkedTask.Block>> coming = new HashMap<>();
+    final Map<Long, List<LinkedTask.Block>> outputs = new HashMap<>();
+    final List<Waiting> waiting = new ArrayList<>();
+    int left = -1;
+  }
+
+  int port() {
+    return links.port();
+  }
+
+  @Override
+  public void receive(ByteBuffer message, RpcResponseCallback answer) {
+    try {
+      byte kind = message.get();
+      if (kind == LinkedTask.RUN) {
+        add(new Waiting(LinkedTask.read(message), answer));
+      } else if (kind == LinkedTask.BLOCKS) {
+        add(LinkedTask.readOutput(message));
+        answer.onSuccess(NOTHING.duplicate());
+      } else {
+        cancel(message.getInt());
+        answer.onSuccess(NOTHING.duplicate());
+      }
+    } catch (IOException | ClassNotFoundException | RuntimeException failed) {
+      answer.onFailure(failed);
+    }
+  }
+
+  private synchronized void add(Waiting one) {
+    LinkedTask task = one.task();
+    if (cancelled.containsKey(task.job)) {
+      one.answer().onFailure(new IOException("the job was cancelled"));
+      return;
+    }
+    Job job = jobs.computeIfAbsent(task.job, id -> new Job());
+    if (job.left < 0) job.left = task.tasksHere;
+    job.waiting.add(one);
+    startReady(job);
+  }
+
+  private synchronized void add(LinkedTask.Output output) {
+    if (cancelled.containsKey(output.job())) return;
+    Job job = jobs.computeIfAbsent(output.job(), id -> new Job());
+    long key = key(output.shuffle(), output.map());
+    job.coming.computeIfAbsent(key, one -> new ArrayList<>()).addAll(output.blocks());
+    if (!output.isLast()) return;
+    job.outputs.put(key, job.coming.remove(key));
+    startReady(job);
+  }
+
+  private synchronized void cancel(int id) {
+    cancelled.put(id, true);
+    Job job = jobs.remove(id);
+    if (job == null) return;
+    for (Waiting one : job.waiting) {
+      one.answer().onFailure(new IOException("the job was cancelled"));
+    }
+  }
+
+  private void startReady(Job job) {
+    for (Iterator<Waiting> left = job.waiting.iterator(); left.hasNext(); ) {
+      Waiting one = left.next();
+      List<byte[]> sent = sent(job, one.task());
+      if (sent == null) continue;
+      left.remove();
+      workers.execute(() -> run(job, one, sent));
+    }
+  }
+
+  /** The blocks for a task of outputs in its own job; null as long as an output is not here. */
+  private static List<byte[]> sent(Job job, LinkedTask task) {
+    List<byte[]> found = new ArrayList<>();
+    for (Stage.Read read : task.task.reads) {
+      if (!task.isOwn(read.shuffle)) continue;
+      for (int m = 0; m < read.maps.length; m += 2) {
+        for (int map = read.maps[m]; map < read.maps[m + 1]; map++) {
+          List<LinkedTask.Block> blocks = job.outputs.get(key(read.shuffle, map));
+          if (blocks == null) return null;
+          for (LinkedTask.Block block : blocks) {
+            if (isAmong(block.reduce(), read.reduces)) found.add(block.bytes());
+          }
+        }
+      }
+    }
+    return found;
+  }
+
+  private void run(Job job, Waiting one, List<byte[]> sent) {
+    LinkedTask task = one.task();
+    try {
+      HostProcess.Answer answer = Stage.answer(task.task, () -> blocks(task, sent));
+      Exchange.Targets targets = new Exchange.Targets(task.order);
+      Map<Integer, Tuple2<Integer, byte[]>> blocks = new TreeMap<>();
+      for (int i = 0; i < answer.targets.length; i++) {
+        int place = targets.getPartition(answer.targets[i]);
+        blocks.put(place, new Tuple2<>(answer.targets[i], answer.blocks[i]));
+      }
+      List<Sending> sendings = send(task, blocks);
+      MapStatus status = BlockWriter.write(blocks, task.shuffle, targets.numPartitions(), task.task.index);
+      List<byte[]> reports = new ArrayList<>(List.of(answer.report));
+      for (Sending sending : sendings) {
+        String failure = sending.failure();
+        if (failure.isEmpty()) continue;
+        links.forget(sending.reader.place());
+        List<String> here = List.of(task.task.executor);
+        reports.add(Stage.unreadable(sending.reader.executor(), failure, here, sending.seconds()));
+      }
+      if (wasCancelled(task.job)) {
+        SparkEnv.get().blockingShuffleManager().unregisterShuffle(task.shuffle);
+      }
+      one.answer().onSuccess(ByteBuffer.wrap(answer(reports, status)));
+    } catch (Throwable failed) {
+      one.answer().onFailure(failed);
+    } finally {
+      ended(task.job, job);
+    }
+  }
+
+  /** All input of a task: what was sent, and what it reads of earlier jobs. */
+  private List<byte[]> blocks(LinkedTask task, List<byte[]> sent) throws Blocks.Unreadable {
+    List<Stage.Read> kept = new ArrayList<>();
+    for (Stage.Read read : task.task.reads) if (!task.isOwn(read.shuffle)) kept.add(read);
+    if (kept.isEmpty()) return sent;
+    if (template == null) template = deserialized(task.template);
+    List<byte[]> all =
+        new ArrayList<>(
+            Blocks.read(kept.toArray(new Stage.Read[0]), template, TaskContext$.MODULE$.empty()));
+    all.addAll(sent);
+    return all;
+  }
+
+  private static ShuffleDependency<?, ?, ?> deserialized(byte[] template) {
+    return SparkEnv.get()
+        .closureSerializer()
+        .newInstance()
+        .deserialize(
+            ByteBuffer.wrap(template),
+            LinkedTasks.class.getClassLoader(),
+            ClassTag$.MODULE$.apply(ShuffleDependency.class));
+  }
+
+  /** Sends an output to its readers, in pieces that are not much larger than one block. */
+  private List<Sending> send(LinkedTask task, Map<Integer, Tuple2<Integer, byte[]>> blocks)
+      throws IOException {
+    List<Sending> sendings = new ArrayList<>();
+    for (LinkedTask.Reader reader : task.readers) {
+      List<LinkedTask.Block> found = new ArrayList<>();
+      blocks.forEach(
+          (place, block) -> {
+            if (isAmong(place, reader.reduces())) found.add(new LinkedTask.Block(place, block._2()));
+          });
+      LinkedTask.Output output = new LinkedTask.Output(task.job, task.shuffle, task.task.index, true, found);
+      if (reader.executor().equals(task.task.executor)) {
+        add(output);
+      } else {
+        sendings.add(new Sending(reader, output));
+      }
+    }
+    return sendings;
+  }
+
+  /** An output on its way to a reader. */
+  private final class Sending implements RpcResponseCallback {
+    final LinkedTask.Reader reader;
+    private final long began = System.nanoTime();
+    private final CompletableFuture<String> end = new CompletableFuture<>();
+    private final AtomicInteger left;
+
+    Sending(LinkedTask.Reader reader, LinkedTask.Output output) throws IOException {
+      this.reader = reader;
+      List<LinkedTask.Output> pieces = output.pieces();
+      this.left = new AtomicInteger(pieces.size());
+      for (LinkedTask.Output piece : pieces) {
+        links.send(reader.place(), LinkedTask.message(piece), this);
+      }
+    }
+
+    @Override
+    public void onSuccess(ByteBuffer nothing) {
+      if (left.decrementAndGet() == 0) end.complete("");
+    }
+
+    @Override
+    public void onFailure(Throwable failed) {
+      end.complete(failed.getClass().getSimpleName() + ": " + failed.getMessage());
+    }
+
+    /** Why the reader has not taken all; empty when it has. It waits as long as pieces are taken. */
+    String failure() throws InterruptedException, ExecutionException {
+      int seen = left.get();
+      while (true) {
+        try {
+          return end.get(SEND_SECONDS_MAX, TimeUnit.SECONDS);
+        } catch (TimeoutException slow) {
+          if (left.get() == seen) return "took nothing for " + SEND_SECONDS_MAX + " s";
+          seen = left.get();
+        }
+      }
+    }
+
+    double seconds() {
+      return (System.nanoTime() - began) / 1e9;
+    }
+  }
+
+  /** Reports: their count, then length and bytes of each; then the map status. */
+  private static byte[] answer(List<byte[]> reports, MapStatus status) throws IOException {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    DataOutputStream out = new DataOutputStream(bytes);
+    out.writeInt(reports.size());
+    for (byte[] report : reports) {
+      out.writeInt(report.length);
+      out.write(report);
+    }
+    ByteBuffer registered =
+        SparkEnv.get()
+            .closureSerializer()
+            .newInstance()
+            .serialize(status, ClassTag$.MODULE$.apply(MapStatus.class));
+    byte[] registration = new byte[registered.remaining()];
+    registered.get(registration);
+    out.write(registration);
+    return bytes.toByteArray();
+  }
+
+  private synchronized boolean wasCancelled(int job) {
+    return cancelled.containsKey(job);
+  }
+
+  private synchronized void ended(int id, Job job) {
+    job.left--;
+    if (job.left == 0) jobs.remove(id, job);
+  }
+
+  private static long key(int shuffle, int map) {
+    return ((long) shuffle << Integer.SIZE) | map;
+  }
+
+  /** Whether a number is in one of the stretches: begin and end of each, one after the other. */
+  private static boolean isAmong(int number, int[] stretches) {
+    for (int i = 0; i < stretches.length; i += 2) {
+      if (stretches[i] <= number && number < stretches[i + 1]) return true;
+    }
+    return false;
+  }
+}
