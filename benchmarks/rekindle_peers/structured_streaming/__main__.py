@@ -3,13 +3,15 @@
 spark-submit ... submitted.py INPUT --store FOLDER --rows-per-second 1000
 """
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rekindle.model.errors import InputError
 from rekindle_cli import cli_options, command_line
 
 ROWS_PER_SECOND_MAX = 10_000_000
@@ -53,6 +55,17 @@ def _run(
     shared: Annotated[
         bool, typer.Option(help="Put queries that have much in common into one stream.")
     ] = False,
+    sidecar: Annotated[
+        Path | None,
+        typer.Option(help="Protect the queries: the sidecar's socket.", show_default="none"),
+    ] = None,
+    name: Annotated[str, typer.Option(help="NAMESPACE/APPLICATION of the sidecar.")] = "",
+    settings: Annotated[
+        Path | None, typer.Option(help="Settings of the protection.", show_default="none")
+    ] = None,
+    priorities: Annotated[
+        str, typer.Option(metavar="A=9,B=5", help="Priorities of protected queries; else 1.")
+    ] = "",
 ) -> None:
     """Run the 18 queries; a file named `finish` in the store ends them when all is committed.
 
@@ -67,6 +80,15 @@ def _run(
     from rekindle_peers.structured_streaming.streaming_queries import QUERIES
 
     known = tuple(QUERIES)
+    protection = None
+    if sidecar is not None:
+        if shared:
+            cli_options.check_absent("--shared", shared, "--sidecar: a protected query is alone")
+        protection = streaming_driver.ProtectionOptions(
+            sidecar, name, settings, _priorities(priorities)
+        )
+        logging.basicConfig(format="%(asctime)s %(message)s")
+        logging.getLogger("rekindle_spark.protection").setLevel(logging.INFO)
     streaming_driver.run(
         streaming_driver.StreamingOptions(
             directory=directory.resolve(),
@@ -77,8 +99,20 @@ def _run(
             trigger_seconds=trigger_seconds,
             names=known if names is None else cli_options.choices("--queries", names, known),
             shared=shared,
+            protection=protection,
         )
     )
+
+
+def _priorities(text: str) -> Mapping[str, float]:
+    """Those of "A=9,B=5"."""
+    try:
+        pairs = (part.split("=") for part in text.split(",") if part)
+        return {name: float(priority) for name, priority in pairs}
+    except ValueError as error:
+        raise InputError(
+            where="--priorities", what=f"is {text!r:.60}", remedy="give them as in A=9,B=5"
+        ) from error
 
 
 if __name__ == "__main__":
