@@ -1,5 +1,4 @@
-"""`rekindle bench protect`: the demo's failure in one application of Structured Streaming, with its
-queries protected and without.
+"""`rekindle bench protect`: the demo's failure in Structured Streaming, protected and not.
 
     seed ─► with protection    ┐ the same queries, rate, nodes, victims and returns
          ─► without protection ┘

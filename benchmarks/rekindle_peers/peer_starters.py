@@ -139,6 +139,8 @@ def _structured_streaming(
         **cluster.spark_options(STRUCTURED_STREAMING_MEGABYTES),
         "spark.driver.extraClassPath": replay_jar.path(),
         "spark.ui.enabled": "false",
+        # with pools for protected queries
+        "spark.scheduler.mode": "FIFO" if work.protection is None else "FAIR",
     }
     submit = ["--master", cluster.master_url]
     submit += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]

@@ -7,15 +7,30 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rekindle.model.errors import InputError
 from rekindle_cli import cli_options, command_line
 
+if TYPE_CHECKING:
+    from rekindle_peers.structured_streaming.streaming_driver import ProtectionOptions
+
 ROWS_PER_SECOND_MAX = 10_000_000
 SECONDS_PER_DAY = 86_400
+
+SidecarOption = Annotated[
+    Path | None,
+    typer.Option(help="Protect the queries: the sidecar's socket.", show_default="none"),
+]
+NameOption = Annotated[str, typer.Option(help="NAMESPACE/APPLICATION of the sidecar.")]
+SettingsOption = Annotated[
+    Path | None, typer.Option(help="Settings of the protection.", show_default="none")
+]
+PrioritiesOption = Annotated[
+    str, typer.Option(metavar="A=9,B=5", help="Priorities of protected queries; else 1.")
+]
 
 
 def main() -> int:
@@ -55,17 +70,10 @@ def _run(
     shared: Annotated[
         bool, typer.Option(help="Put queries that have much in common into one stream.")
     ] = False,
-    sidecar: Annotated[
-        Path | None,
-        typer.Option(help="Protect the queries: the sidecar's socket.", show_default="none"),
-    ] = None,
-    name: Annotated[str, typer.Option(help="NAMESPACE/APPLICATION of the sidecar.")] = "",
-    settings: Annotated[
-        Path | None, typer.Option(help="Settings of the protection.", show_default="none")
-    ] = None,
-    priorities: Annotated[
-        str, typer.Option(metavar="A=9,B=5", help="Priorities of protected queries; else 1.")
-    ] = "",
+    sidecar: SidecarOption = None,
+    name: NameOption = "",
+    settings: SettingsOption = None,
+    priorities: PrioritiesOption = "",
 ) -> None:
     """Run the 18 queries; a file named `finish` in the store ends them when all is committed.
 
@@ -80,15 +88,6 @@ def _run(
     from rekindle_peers.structured_streaming.streaming_queries import QUERIES
 
     known = tuple(QUERIES)
-    protection = None
-    if sidecar is not None:
-        if shared:
-            cli_options.check_absent("--shared", shared, "--sidecar: a protected query is alone")
-        protection = streaming_driver.ProtectionOptions(
-            sidecar, name, settings, _priorities(priorities)
-        )
-        logging.basicConfig(format="%(asctime)s %(message)s")
-        logging.getLogger("rekindle_spark.protection").setLevel(logging.INFO)
     streaming_driver.run(
         streaming_driver.StreamingOptions(
             directory=directory.resolve(),
@@ -99,9 +98,23 @@ def _run(
             trigger_seconds=trigger_seconds,
             names=known if names is None else cli_options.choices("--queries", names, known),
             shared=shared,
-            protection=protection,
+            protection=_protection(sidecar, name, settings, priorities, shared=shared),
         )
     )
+
+
+def _protection(
+    sidecar: Path | None, name: str, settings: Path | None, priorities: str, *, shared: bool
+) -> "ProtectionOptions | None":
+    if sidecar is None:
+        return None
+    if shared:
+        cli_options.check_absent("--shared", shared, "--sidecar: a protected query is alone")
+    from rekindle_peers.structured_streaming.streaming_driver import ProtectionOptions
+
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    logging.getLogger("rekindle_spark.protection").setLevel(logging.INFO)
+    return ProtectionOptions(sidecar, name, settings, _priorities(priorities))
 
 
 def _priorities(text: str) -> Mapping[str, float]:
