@@ -190,9 +190,8 @@ def check_pools_and_limits() -> None:
         query.begin()
         assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
         wait_until(lambda: _committed(query) >= 1)
-        query.look({}, time.monotonic())
+        wait_until(lambda: _settled(query) and query.rows_per_second > 0)
         assert query.limit == BatchLimit(None)
-        assert query.rows_per_second > 0
         assert used_pools(query) == {(pool_name("k", 9.0, 2), 2, 9)}
         query.steer(wanted=False, pool=pool, now=time.monotonic())
         wait_until(lambda: _settled(query))
