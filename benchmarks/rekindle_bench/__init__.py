@@ -21,6 +21,7 @@
     overhead               what checkpoints, buffering and ordering cost
     past_results           a start on a store with a million commits
     planner_benchmark      how fast the planner is, how good its plans are
+    protect_benchmark      the demo's failure in Structured Streaming, with and without protection
     cpu_profile            where CPU and time of an epoch go
     recovery_benchmark     strategies and other systems compared in the same failures
     contest_resume         what an interrupted comparison of recoveries has left

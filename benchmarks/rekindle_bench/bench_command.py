@@ -531,6 +531,54 @@ def peer(
         demo.check_rows(result)
 
 
+@bench.command()
+def protect(
+    seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..3",
+    nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
+    kill: KillOption = None,
+    rows_per_second: Annotated[
+        float, typer.Option(help="Rate of rows; the application has to sustain it.")
+    ] = PEER_ROWS_PER_SECOND,
+    trigger_seconds: Annotated[
+        float, typer.Option(min=1, max=600, help="Seconds from batch to batch of a query.")
+    ] = 10.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
+        "bench-protect"
+    ),
+    enforce: Enforce = False,
+) -> None:
+    """Protect the queries of a Structured Streaming application.
+
+    The demo's failure under the demo's quotas, with `rekindle.protect` and without. A run takes
+    six minutes or more.
+
+    Example: rekindle bench protect --seeds 1..3 --report protect --enforce
+    """
+    cli_options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
+    numbers = cli_options.seeds(seeds, SEEDS_MAX)
+    kills = failure_schedule.demo(nodes, kill).kills
+    _check_runs("--seeds", len(numbers), enforce)
+    from rekindle_bench import protect_benchmark as benchmark
+    from rekindle_local.local_nodes import LocalNode
+    from rekindle_peers.peer_scenario import PeerTrial
+
+    names = [LocalNode(index).name for index in range(nodes)]
+    trials = [
+        PeerTrial(
+            rows_per_second,
+            failure_schedule.drawn(names, kills, seed),
+            nodes=nodes,
+            seed=seed,
+            trigger_seconds=trigger_seconds,
+        )
+        for seed in numbers
+    ]
+    command = f"rekindle bench protect --seeds {seeds} --rows-per-second {rows_per_second:g}"
+    command += f" --trigger-seconds {trigger_seconds:g}"
+    directory = cli_options.new_directory(report)
+    enforcement.enforce(benchmark.measure(trials, command, directory), enforce)
+
+
 def _nothing_to_enforce(where: str, system: str) -> InputError:
     return InputError(
         where=where,

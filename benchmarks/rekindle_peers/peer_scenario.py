@@ -10,7 +10,7 @@ RunError when a phase takes too long.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class PeerTrial:
     `settle_seconds_max`. A trial that is not `judged` lets it grow. Nodes come back from
     `first_return_seconds` after a failure on, one every `return_every_seconds`; back is a query
     that was not late for `back_seconds`, longer than a batch that is level only for a moment.
+    Batches of Structured Streaming begin every `trigger_seconds`, at 0 as soon as they can. Nodes
+    have so many `slots`, else those of the peer.
     """
 
     rows_per_second: float
@@ -56,6 +58,8 @@ class PeerTrial:
     settle_seconds_max: float = 240.0
     phase_seconds_max: float = 900.0
     judged: bool = True
+    trigger_seconds: float = 0.0
+    slots: int | None = None
 
     @property
     def priorities(self) -> dict[str, int]:
@@ -73,9 +77,10 @@ class PeerScenario:
     """One run. `records` collects the driver's events and this one's, by wall clock.
 
     `ask` asks for so many nodes, `check` raises what went wrong with their starts, `up` is kept by
-    who starts them: those that have been started, for peers that do not tell. Afterwards
-    `sustained` says whether lag was bounded, so that there was a failure and all rows are out, and
-    `growths` how it grew before.
+    who starts them: those that have been started, for peers that do not tell. `cpu` reads CPU
+    seconds by what they were for. Afterwards `sustained` says whether lag was bounded, so that
+    there was a failure and all rows are out, `growths` how it grew before, and `cpu_shares` how
+    many cores were used from the warm-up to the failure.
     """
 
     trial: PeerTrial
@@ -86,12 +91,14 @@ class PeerScenario:
     check: Callable[[], None]
     show: Callable[[dict[str, Any]], None]
     up: set[str]
+    cpu: Callable[[], Mapping[str, float]] = dict
     records: list[dict[str, Any]] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)
     failures: list[float] = field(default_factory=list)
     growths: dict[str, float] = field(default_factory=dict)
     sustained: bool = False
+    cpu_shares: dict[str, float] = field(default_factory=dict)
     commits: Commits = field(init=False)
     _limits: dict[str, float] = field(default_factory=dict)
     _phases: Phases = field(init=False)
@@ -145,6 +152,7 @@ class PeerScenario:
             lambda: len(self.commits.of) == self._count or time.time() > until,
         )
         begin, settle = time.time(), self.trial.settle_seconds_max
+        before = self.cpu()
         self._note("warm")
         self.show({"kind": "phase", "text": "waiting until lag is level"})
         while len(self.commits.of) == self._count and not self.sustained:
@@ -153,6 +161,10 @@ class PeerScenario:
             if waited > (settle if self._is_stuck() else self.trial.phase_seconds_max):
                 break
             self._judge(begin, time.time())
+        seconds = max(time.time() - begin, POLL_SECONDS)
+        self.cpu_shares = {
+            what: (used - before.get(what, 0.0)) / seconds for what, used in self.cpu().items()
+        }
         said = "is level" if self.sustained else "is not bounded"
         self.show({"kind": "phase", "text": f"lag {said} at {self.trial.rows_per_second:,.0f}/s"})
 

@@ -14,6 +14,7 @@ Each has nodes of its own, as many, with the same quota and slots. The benchmark
 `recovery`, their commands and `peer_run` call them.
 """
 
+import json
 import os
 import shlex
 import sys
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from rekindle.protocol.store_paths import Place
 from rekindle_local import spark_distribution
 from rekindle_local.demo import run_inputs
 from rekindle_local.demo.driver_process import DriverProcess
@@ -43,12 +45,26 @@ STRUCTURED_STREAMING_MEGABYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
+class WorkProtection:
+    """By whom streaming queries are protected: the socket of the sidecar of `place`, and the
+    priorities that they have."""
+
+    sidecar: Path
+    place: Place
+    priorities: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class PeerWork:
-    """What is to be run: queries over the `flights` of a folder, on nodes that are up."""
+    """What is to be run: queries over the `flights` of a folder, on nodes that are up. Batches of
+    Structured Streaming begin every `trigger_seconds`, at 0 as soon as they can; there may be a
+    `protection` of its queries."""
 
     flights: Path
     names: Collection[str]
     nodes: LocalNodes
+    trigger_seconds: float = 0.0
+    protection: WorkProtection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +139,8 @@ def _structured_streaming(
         **cluster.spark_options(STRUCTURED_STREAMING_MEGABYTES),
         "spark.driver.extraClassPath": replay_jar.path(),
         "spark.ui.enabled": "false",
+        # with pools for protected queries
+        "spark.scheduler.mode": "FIFO" if work.protection is None else "FAIR",
     }
     submit = ["--master", cluster.master_url]
     submit += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
@@ -133,6 +151,8 @@ def _structured_streaming(
     if rows_per_second is None:
         arguments += ["--rows-per-trigger-max", str(ROWS_PER_BATCH)]
     arguments += ["--shared"] if shared else []
+    arguments += ["--trigger-seconds", str(work.trigger_seconds)]
+    arguments += _protection_arguments(work, driver.directory)
     found = spark_distribution.find_distribution()
     variables: Mapping[str, str] = {
         "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"]),
@@ -140,6 +160,16 @@ def _structured_streaming(
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
     driver.launch(arguments, variables)
+
+
+def _protection_arguments(work: PeerWork, directory: Path) -> list[str]:
+    if work.protection is None:
+        return []
+    settings = directory / "settings.yaml"
+    settings.write_text(json.dumps({"runtime": {"nodes_expected": len(work.nodes.nodes)}}))
+    priorities = ",".join(f"{key}={value}" for key, value in work.protection.priorities.items())
+    arguments = ["--sidecar", str(work.protection.sidecar), "--name", str(work.protection.place)]
+    return [*arguments, "--settings", str(settings), "--priorities", priorities]
 
 
 def _flink(driver: DriverProcess, work: PeerWork, rows_per_second: float | None) -> None:

@@ -3,12 +3,14 @@
 `test_protected_queries.py` runs it in a process of its own, with a folder as its argument.
 """
 
+import json
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,14 @@ from rekindle_spark.protection import protected_query
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection import _thread_like_this
 from rekindle_spark.protection.spark_view import RunTimes
+from rekindle_spark.protection.start_terms import BatchLimit, SchedulerPools, pool_name
 
 FOLDER = Path(sys.argv[1])
 DEADLINE = time.monotonic() + 360.0
 
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.sql.shuffle.partitions", "1")
+builder = builder.config("spark.scheduler.mode", "FAIR")
 spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 
 
@@ -164,6 +168,69 @@ def check_the_thread_of_a_start_function() -> None:
     assert found == [None, "shop", True]
 
 
+def check_pools_and_limits() -> None:
+    """A query has a pool with its share, another one when it is started again with another share,
+    and then its batches are limited."""
+    source = FOLDER / "files"
+    source.mkdir()
+    write_files(source, range(2))
+
+    def start(limit: BatchLimit) -> Any:
+        stream = spark.readStream.schema("value BIGINT").format("json")
+        stream = stream.options(**limit.options("json", rows_per_file=100))
+        writer = stream.load(str(source)).writeStream.format("parquet").option("path", target)
+        checkpoint = str(FOLDER / "checkpoints" / "k")
+        return writer.option("checkpointLocation", checkpoint).start()
+
+    target = str(FOLDER / "k")
+    pools = SchedulerPools(spark, {"k": 9.0}, {"k": 2})
+    prepare = _thread_like_this(spark)
+    query = ProtectedQuery("k", start, prepare, partial(pools.entered, "k"))
+    with ThreadPoolExecutor(1) as pool:
+        query.begin()
+        assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
+        wait_until(lambda: _committed(query) >= 1)
+        wait_until(lambda: _settled(query) and query.rows_per_second > 0)
+        assert query.limit == BatchLimit(None)
+        assert used_pools(query) == {(pool_name("k", 9.0, 2), 2, 9)}
+        query.steer(wanted=False, pool=pool, now=time.monotonic())
+        wait_until(lambda: _settled(query))
+        write_files(source, range(2, 22))
+        pools.shares, query.rows_per_second = {"k": 1}, 10.0  # 200 rows, which are two files
+        wait_until(lambda: _steered(query, pool) and query.is_running)
+        wait_until(lambda: _settled(query) and query.is_caught_up and _committed(query) >= 11)
+        assert used_pools(query) == {(pool_name("k", 9.0, 1), 1, 9)}
+        rows = [json.loads(one.json)["numInputRows"] for one in query.query.recentProgress]
+        query.query.stop()
+    assert [count for count in rows if count] == [200] * 10
+    assert spark.read.parquet(target).distinct().count() == 2_200
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "shop")
+    with pools.entered("k"):
+        assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") == "shop"
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+
+
+def write_files(folder: Path, numbers: range) -> None:
+    for number in numbers:
+        values = range(100 * number, 100 * number + 100)
+        beside = folder.with_name(f"{number}.new")
+        beside.write_text("\n".join(json.dumps({"value": value}) for value in values))
+        beside.rename(folder / f"{number}.json")
+
+
+def used_pools(query: ProtectedQuery) -> set[tuple[str, int, int]]:
+    """Name, share and weight of the pools that the jobs of a query's run have used."""
+    context = spark._jsc.sc()
+    tracker, store = context.statusTracker(), context.statusStore()
+    names = {
+        str(store.lastStageAttempt(stage).schedulingPool())
+        for job in tracker.getJobIdsForGroup(query.run_id)
+        for stage in tracker.getJobInfo(job).get().stageIds()
+    }
+    found = {name: context.getPoolForName(name).get() for name in names}
+    return {(name, one.minShare(), one.weight()) for name, one in found.items()}
+
+
 def check_costs() -> None:
     """A row takes 20 ms, and 20 come in a second: 40 % of a core, and something for each job. It is
     less only until the source has begun."""
@@ -233,6 +300,7 @@ if __name__ == "__main__":
     check_what_ends_by_itself()
     check_a_start_function_that_raises()
     check_the_thread_of_a_start_function()
+    check_pools_and_limits()
     check_costs()
     check_without_a_sidecar()
     spark.stop()

@@ -65,7 +65,7 @@ STAGES = (
     Stage("call-sites", 180, [_pytest(CALL_SITES, "-s")], {"REKINDLE_CALL_SITES": "all"}),
     Stage("cases", 180, [_pytest(f"{INTEGRATION}/test_public_cases.py")]),
     Stage("structured-streaming", 200, [_pytest(f"{INTEGRATION}/test_structured_streaming.py")]),
-    Stage("peers", 120, [_pytest(f"{INTEGRATION}/test_peers.py")]),
+    Stage("peers", 190, [_pytest(f"{INTEGRATION}/test_peers.py")]),
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
     Stage(

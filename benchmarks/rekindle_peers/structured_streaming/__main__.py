@@ -3,17 +3,34 @@
 spark-submit ... submitted.py INPUT --store FOLDER --rows-per-second 1000
 """
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rekindle.model.errors import InputError
 from rekindle_cli import cli_options, command_line
+
+if TYPE_CHECKING:
+    from rekindle_peers.structured_streaming.streaming_driver import ProtectionOptions
 
 ROWS_PER_SECOND_MAX = 10_000_000
 SECONDS_PER_DAY = 86_400
+
+SidecarOption = Annotated[
+    Path | None,
+    typer.Option(help="Protect the queries: the sidecar's socket.", show_default="none"),
+]
+NameOption = Annotated[str, typer.Option(help="NAMESPACE/APPLICATION of the sidecar.")]
+SettingsOption = Annotated[
+    Path | None, typer.Option(help="Settings of the protection.", show_default="none")
+]
+PrioritiesOption = Annotated[
+    str, typer.Option(metavar="A=9,B=5", help="Priorities of protected queries; else 1.")
+]
 
 
 def main() -> int:
@@ -53,6 +70,10 @@ def _run(
     shared: Annotated[
         bool, typer.Option(help="Put queries that have much in common into one stream.")
     ] = False,
+    sidecar: SidecarOption = None,
+    name: NameOption = "",
+    settings: SettingsOption = None,
+    priorities: PrioritiesOption = "",
 ) -> None:
     """Run the 18 queries; a file named `finish` in the store ends them when all is committed.
 
@@ -77,8 +98,34 @@ def _run(
             trigger_seconds=trigger_seconds,
             names=known if names is None else cli_options.choices("--queries", names, known),
             shared=shared,
+            protection=_protection(sidecar, name, settings, priorities, shared=shared),
         )
     )
+
+
+def _protection(
+    sidecar: Path | None, name: str, settings: Path | None, priorities: str, *, shared: bool
+) -> "ProtectionOptions | None":
+    if sidecar is None:
+        return None
+    if shared:
+        cli_options.check_absent("--shared", shared, "--sidecar: a protected query is alone")
+    from rekindle_peers.structured_streaming.streaming_driver import ProtectionOptions
+
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    logging.getLogger("rekindle_spark.protection").setLevel(logging.INFO)
+    return ProtectionOptions(sidecar, name, settings, _priorities(priorities))
+
+
+def _priorities(text: str) -> Mapping[str, float]:
+    """Those of "A=9,B=5"."""
+    try:
+        pairs = (part.split("=") for part in text.split(",") if part)
+        return {name: float(priority) for name, priority in pairs}
+    except ValueError as error:
+        raise InputError(
+            where="--priorities", what=f"is {text!r:.60}", remedy="give them as in A=9,B=5"
+        ) from error
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
     start ─► running ─a query failed─► started again from its checkpoint
                      ─`finish` in the store─► the input ends ─► all is committed ─► end
 
+With a sidecar the streams are protected: after a loss `rekindle.protect` decides which of them run.
+
 It writes events as a driver of Rekindle's does, as far as they say something here: `joined` for
 executors, `cut` and `commit` for batches (docs/report.md), `finish`. A driver that is started anew
 goes on from the checkpoints. Called by the program `python -m rekindle_peers.structured_streaming`.
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -26,6 +29,7 @@ from rekindle_peers.structured_streaming import committed_batches, streaming_que
 from rekindle_peers.structured_streaming.committed_batches import Batch
 from rekindle_peers.structured_streaming.replayed_streams import Replays
 from rekindle_spark.driver.event_log import EventLog, open_events
+from rekindle_spark.protection.protection import Protection, protect
 
 POLL_SECONDS = 0.5
 FAILURES_MAX = 100
@@ -54,9 +58,20 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
+class ProtectionOptions:
+    """What `rekindle.protect` is given: the sidecar's socket, NAMESPACE/APPLICATION, a file of
+    settings, and the priorities of queries."""
+
+    sidecar: Path
+    name: str
+    settings: Path | None
+    priorities: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamingOptions:
     """What the program is told; `names` are the queries that run, some of them in one stream where
-    what they have in common is `shared`.
+    what they have in common is `shared`, and each protected where there is a `protection`.
 
     `rows_per_second` and `rows_per_trigger_max` count rows of all files together;
     `trigger_seconds` 0 begins a batch as soon as the one before has ended.
@@ -70,6 +85,7 @@ class StreamingOptions:
     trigger_seconds: float = 0.0
     names: Sequence[str] = tuple(streaming_queries.QUERIES)
     shared: bool = False
+    protection: ProtectionOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +121,7 @@ def run(options: StreamingOptions) -> None:
             log.write("failed", text=str(error))
             raise
         finally:
+            running.stop()
             session.stop()
 
 
@@ -122,14 +139,31 @@ class RunningStreams:
     ended: set[str] = field(default_factory=set)
     joined: set[str] = field(default_factory=set)
     failures: int = 0
+    protection: Protection | None = None
 
     def start(self) -> None:
         """Start all streams, each from its checkpoint."""
         for name, number in self.announced.items():
             for batch in committed_batches.committed(self.options.store, name, number):
                 self.ended |= {name} if batch.last else set()
-        for name in self.streams:
-            self._start(name)
+        wanted = self.options.protection
+        if wanted is None:
+            for name in self.streams:
+                self._start(name)
+            return
+        self.protection = protect(
+            self._session,
+            {name: partial(self._start, name) for name in self.streams},
+            priorities=wanted.priorities,
+            settings=wanted.settings,
+            sidecar=wanted.sidecar,
+            name=wanted.name,
+        )
+
+    def stop(self) -> None:
+        """End the protection, if there is one, and with it the streams."""
+        if self.protection is not None:
+            self.protection.stop()
 
     def look(self) -> None:
         """Tell what is new, end the input when asked to, start again what has failed."""
@@ -137,8 +171,10 @@ class RunningStreams:
         self._tell_batches()
         if (self.options.store / "finish").exists():
             row_arrivals.end_input(self.options.store, self.arrivals, time.time())
-        for name, stream in self.started.items():
-            if not stream.isActive:
+        # what the protection has stopped has not ended
+        names = self.started if self.protection is None else self.protection.ended
+        for name in tuple(names):
+            if not self.started[name].isActive:
                 self._restart(name)
 
     def is_done(self) -> bool:
@@ -154,7 +190,11 @@ class RunningStreams:
             return True
         return False
 
-    def _start(self, name: str) -> None:
+    @property
+    def _session(self) -> SparkSession:
+        return next(iter(self.streams.values())).rows.sparkSession
+
+    def _start(self, name: str) -> StreamingQuery:
         stream, store = self.streams[name], self.options.store
         writer = (
             stream.rows.writeStream.queryName(name)
@@ -168,8 +208,10 @@ class RunningStreams:
         if self.options.trigger_seconds > 0:
             writer = writer.trigger(processingTime=f"{self.options.trigger_seconds} seconds")
         partitions = JOIN_PARTITIONS if name in streaming_queries.JOINS else PARTITIONS
+        # it takes the settings of now; one that is started again keeps those of its checkpoint
         stream.rows.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
-        self.started[name] = writer.start()  # it takes the settings of now
+        self.started[name] = writer.start()
+        return self.started[name]
 
     def _restart(self, name: str) -> None:
         error = self.started[name].exception()
@@ -207,7 +249,7 @@ class RunningStreams:
         )
 
     def _tell_executors(self) -> None:
-        context = next(iter(self.streams.values())).rows.sparkSession.sparkContext
+        context = self._session.sparkContext
         driver = context.getConf().get("spark.driver.host")
         tracker = context._jsc.sc().statusTracker()
         found = [(info.host(), info.port()) for info in tracker.getExecutorInfos()]

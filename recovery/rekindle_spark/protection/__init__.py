@@ -6,6 +6,7 @@
 query_layout      protected queries as a topology that plans are made for
 spark_view        executors and run times, as Spark's own status says
 protected_query   one query: how far it is, stopped at a boundary, started again
+start_terms       a limit of batches, and a pool of Spark's scheduler, for each start of a query
 protection_state  what runs, what waits: the reports of it, and what orders change
 protection        `protect`, and the loop behind it
 

@@ -20,10 +20,13 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import InputError, first_line
+from rekindle_spark.protection import start_terms
+from rekindle_spark.protection.start_terms import BatchLimit
 
 BOUNDARY_SECONDS_MAX, BOUNDARY_STEP_SECONDS = 5.0, 0.05
 # A Python worker may live on for `spark.python.task.killTimeout`, 2 s, after its task was killed.
@@ -46,21 +49,24 @@ INTERVAL_TRIGGER = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 
 log = logging.getLogger(__name__)
 
-Start = Callable[[], Any]
+# Takes nothing, or a BatchLimit.
+Start = Callable[..., Any]
 
 
 @dataclass(slots=True, eq=False)
 class ProtectedQuery:
     """`start` gives a `StreamingQuery`; `query` is the newest that it has given, `ended` why it
     does not run although nobody here has stopped it, `failure` what its start function raised then.
-    `prepare_thread` is called in the thread of a pool in which `start` is called again.
+    `prepare_thread` is called in another thread before `start` is called again there, and each call
+    is within `in_pool` of Spark's scheduler. `limit` is that of the present run.
     `interval_seconds` are those of its trigger, 0 where it has none. `caught_up_at` is when it was
     last seen without a backlog (time.monotonic()), `usual_seconds` how long a batch takes without
-    one."""
+    one, `rows_per_second` the most that one has worked off."""
 
     name: str
     start: Start
     prepare_thread: Callable[[], None] = lambda: None
+    in_pool: Callable[[], AbstractContextManager[None]] = nullcontext
     query: Any = None
     ended: str | None = None
     failure: Exception | None = None
@@ -68,11 +74,17 @@ class ProtectedQuery:
     is_caught_up: bool = False
     caught_up_at: float = field(default_factory=time.monotonic)
     usual_seconds: float | None = None
+    rows_per_second: float = 0.0
+    limit: BatchLimit = field(default_factory=BatchLimit)
     rests_until: float = 0.0
     _is_stopped: bool = False
     _work: Future[None] | None = None
     _failed_starts: int = 0
     _noted_batch: tuple[str, int] | None = None
+    _takes_limit: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._takes_limit = start_terms.is_taken_by(self.start, self.name)
 
     @property
     def is_busy(self) -> bool:
@@ -91,7 +103,7 @@ class ProtectedQuery:
 
     def begin(self) -> None:
         """Start it for the first time; what its function raises is the caller's."""
-        self._take(_checked(self.name, self.start()))
+        self._take(self._started(BatchLimit()), BatchLimit())
 
     def look(self, active: Mapping[str, Any], now: float) -> None:
         """Take in how it is. `active` (id -> query) are all queries that run in this session."""
@@ -109,7 +121,7 @@ class ProtectedQuery:
             if other is None:
                 self.ended = self.ended or _why(self.query)
             else:
-                self._take(other)
+                self._take(other, BatchLimit())
         if self.ended is None:
             self._note_progress(now)
 
@@ -132,9 +144,9 @@ class ProtectedQuery:
             self._is_stopped, self.is_caught_up = True, False
             self._work = pool.submit(self._stop)
 
-    def _take(self, query: Any) -> None:
+    def _take(self, query: Any, limit: BatchLimit) -> None:
         """Another run of it, which somebody has started."""
-        self.query, self.ended, self.failure = query, None, None
+        self.query, self.limit, self.ended, self.failure = query, limit, None, None
         self.interval_seconds = _interval_seconds(query)
 
     def _note_progress(self, now: float) -> None:
@@ -157,13 +169,15 @@ class ProtectedQuery:
         sources = progress.get("sources") or ()
         if sources and all(one.get("latestOffset") is not None for one in sources):
             return all(one["endOffset"] == one["latestOffset"] for one in sources)
+        if self.limit.is_full(_rows(progress)):
+            return False
         seconds, usual = _seconds(progress), self.usual_seconds
         if self.interval_seconds and (waits or seconds <= self.interval_seconds):
             return True
         return usual is None or seconds <= USUAL_FACTOR * usual
 
     def _learn(self, progress: Mapping[str, Any]) -> None:
-        """How long a batch takes, from each batch once."""
+        """How long a batch takes, and how many rows it works off, from each batch once."""
         batch = str(progress.get("runId")), int(progress.get("batchId", -1))
         seconds = _seconds(progress)
         if batch == self._noted_batch or not seconds:
@@ -172,6 +186,7 @@ class ProtectedQuery:
         usual = seconds if self.usual_seconds is None else self.usual_seconds
         weight = USUAL_WEIGHT if self.is_caught_up else LATE_WEIGHT
         self.usual_seconds = usual + weight * (seconds - usual)
+        self.rows_per_second = max(self.rows_per_second, _rows(progress) / seconds)
 
     def _stop(self) -> None:
         limit = time.monotonic() + (BOUNDARY_SECONDS_MAX if self.interval_seconds else 0.0)
@@ -183,13 +198,23 @@ class ProtectedQuery:
     def _start_again(self) -> None:
         try:
             self.prepare_thread()
-            query = _checked(self.name, self.start())
+            limit = self._next_limit()
+            query = self._started(limit)
         except Exception as error:  # of a user's function: whatever it raises is why it is not back
             self._start_failed(error)
             return
-        self._take(query)
+        self._take(query, limit)
         self._failed_starts = 0
         self._is_stopped = False
+
+    def _started(self, limit: BatchLimit) -> Any:
+        with self.in_pool():
+            return _checked(self.name, self.start(limit) if self._takes_limit else self.start())
+
+    def _next_limit(self) -> BatchLimit:
+        if not self._takes_limit:
+            return BatchLimit()
+        return start_terms.of_rate(self.rows_per_second, self.interval_seconds)
 
     def _start_failed(self, error: Exception) -> None:
         said = f"its start function raises {type(error).__name__}: {first_line(error)}"
@@ -206,6 +231,10 @@ class ProtectedQuery:
 
 def _seconds(progress: Mapping[str, Any]) -> float:
     return float(progress.get("batchDuration", 0)) / 1_000.0
+
+
+def _rows(progress: Mapping[str, Any]) -> int:
+    return int(progress.get("numInputRows", 0))
 
 
 def _why(query: Any) -> str:

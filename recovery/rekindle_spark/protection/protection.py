@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,24 @@ from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings
-from rekindle.protocol import BufferingOrder, DropOrder, OrderingOrder, TopologyReport, store_paths
+from rekindle.protocol import (
+    BufferingOrder,
+    DropOrder,
+    NodeSeen,
+    OrderingOrder,
+    TopologyReport,
+    store_paths,
+)
 from rekindle.protocol.store_paths import Place
 from rekindle_spark.control import sidecar_client
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.sidecar_client import SidecarClient
-from rekindle_spark.protection import protection_state, query_layout
+from rekindle_spark.protection import protection_state, query_layout, start_terms
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection_state import ProtectionReports
 from rekindle_spark.protection.query_layout import QueryLayout
-from rekindle_spark.protection.spark_view import RunTimes, SparkView
+from rekindle_spark.protection.spark_view import PERCENT, RunTimes, SparkView
+from rekindle_spark.protection.start_terms import SchedulerPools
 
 LOOK_SECONDS = 0.5
 MEASURE_SECONDS = 10.0
@@ -49,7 +58,7 @@ log = logging.getLogger(__name__)
 
 def protect(
     spark: Any,
-    queries: Mapping[str, Callable[[], Any]],
+    queries: Mapping[str, Callable[..., Any]],
     *,
     priorities: Mapping[str, float] | None = None,
     depends_on: Mapping[str, Iterable[str]] | None = None,
@@ -61,7 +70,8 @@ def protect(
     """Start queries of Structured Streaming, and let the most important ones run after a loss.
 
     `queries` (name -> function) each start a stream and return its `StreamingQuery`; a function is
-    called again when its query comes back, so it has to name a `checkpointLocation`. `priorities`
+    called again when its query comes back, so it has to name a `checkpointLocation`. One that takes
+    an argument is given a `BatchLimit`, whose `options` keep batches small meanwhile. `priorities`
     go from 1, the default, to 10. A query comes back after those that it `depends_on`. `settings`
     is a file as docs/settings.md says. `sidecar` is the socket of the sidecar, by default
     `$REKINDLE_SIDECAR_SOCKET`, and `name` NAMESPACE/APPLICATION, as the webhook sets it by default.
@@ -81,15 +91,18 @@ def protect(
     path = os.environ.get("REKINDLE_SIDECAR_SOCKET") if sidecar is None else str(sidecar)
     expected = _nodes_expected(spark, known)
     layout = query_layout.lay_out(queries, priorities or {}, depends_on or {}, expected)
+    pools = SchedulerPools(spark, layout.priorities)
     prepare = _thread_like_this(spark)
     protected = tuple(ProtectedQuery(key, start, prepare) for key, start in queries.items())
     if path is None and not alone:
         log.info("no sidecar: queries are started, and not protected")
-        return Protection(spark, protected, None, layout)
+        return Protection(spark, protected, None, layout, pools)
     _check_allocation(spark)
+    for one in protected:
+        one.in_pool = partial(pools.entered, one.name)
     identity = store_paths.place_of_driver(name, os.environ)
     guidance = _guidance(layout, known, expected, path, identity)
-    return Protection(spark, protected, guidance, layout)
+    return Protection(spark, protected, guidance, layout, pools)
 
 
 class Protection:
@@ -101,17 +114,21 @@ class Protection:
         protected: tuple[ProtectedQuery, ...],
         guidance: CoordinatorClient[ProtectionReports] | None,
         layout: QueryLayout,
+        pools: SchedulerPools,
     ) -> None:
         self._spark = spark
         self._protected = protected
         self._guidance = guidance
         self._state = protection_state.initial(layout)
+        self._scheduler_pools = pools
         self._view = SparkView(spark._jsc.sc())
         self._times = RunTimes(spark._jsc.sc())
         self._measured_at = self._checkpointed_at = float("-inf")
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
         self._stopping = threading.Event()
+        if guidance is not None:
+            self._share_slots(guidance.reports, self._view.nodes())
         _begin(protected)
         self._pool = ThreadPoolExecutor(len(protected), thread_name_prefix="rekindle-query")
         self._thread = threading.Thread(target=self._keep, name="rekindle-protect", daemon=True)
@@ -237,9 +254,18 @@ class Protection:
             if isinstance(directive.order, DropOrder):
                 self._drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
+        self._share_slots(guidance.reports, self._state.nodes)
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
         self._note_ended()
+
+    def _share_slots(self, reports: ProtectionReports, nodes: Mapping[str, NodeSeen]) -> None:
+        """Divide the slots that are there among the queries that are to run."""
+        slots = int(sum(seen.capacity_percent for seen in nodes.values()) / PERCENT)
+        loads = {name: reports.loads[name] for name in self._state.wanted}
+        self._scheduler_pools.shares = start_terms.min_shares(
+            loads, self._scheduler_pools.priorities, slots
+        )
 
     def _drop(self, nodes: Mapping[str, str]) -> None:
         try:

@@ -31,6 +31,11 @@ class QueryLayout:
     parts: Mapping[str, tuple[str, ...]]
     needs: Mapping[str, frozenset[str]]
 
+    @property
+    def priorities(self) -> dict[str, float]:
+        """Of all queries."""
+        return {query.name: query.priority for query in self.topology.queries}
+
     def complete(self, partitions: Iterable[str]) -> frozenset[str]:
         """Queries all of whose partitions are among these, with those of what they depend on."""
         there = frozenset(partitions)
@@ -58,7 +63,7 @@ class QueryLayout:
         """Loads of which each query fits by itself on so many nodes with so much CPU together, and
         each with all that it depends on, as far as none of these is more important. A query whose
         more important dependencies leave too little waits, or else it would slow them down."""
-        priorities = {query.name: query.priority for query in self.topology.queries}
+        priorities = self.priorities
         clipped: dict[str, float] = {}
         # among equals a query comes before what it depends on, so that they share the room
         for query in sorted(self.needs, key=lambda key: (-priorities[key], -len(self.needs[key]))):

@@ -10,11 +10,12 @@ from source_roots import SOURCES
 
 from rekindle import verification
 from rekindle.model import run_events
-from rekindle_bench import outage_figures
+from rekindle_bench import outage_figures, protect_benchmark
 from rekindle_local import failure_schedule
 from rekindle_local.spark_cluster import LocalNode
 from rekindle_peers import peer_run
 from rekindle_peers.peer_scenario import PeerTrial
+from rekindle_peers.peer_table import PROTECTED
 
 QUERIES = ("destination-weeks",)
 NODES = [LocalNode(index).name for index in range(3)]
@@ -32,12 +33,13 @@ TRIAL = PeerTrial(
 RIGHT = {"missing": 0, "duplicated": 0, "wrong": 0}
 
 
+@pytest.mark.parametrize("peer", ["structured-streaming", PROTECTED])
 def test_structured_streaming_loses_a_node_that_comes_back_and_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", SOURCES)
     shown: list[dict[str, Any]] = []
-    outcome = peer_run.perform("structured-streaming", TRIAL, tmp_path, shown.append)
+    outcome = peer_run.perform(peer, TRIAL, tmp_path, shown.append, protect_benchmark.cpu_seconds)
     assert outcome.report is not None
     counts = dict(outcome.report["exactly_once"])
     assert counts.pop("expected_rows") > 0
@@ -45,6 +47,8 @@ def test_structured_streaming_loses_a_node_that_comes_back_and_no_row(
     assert outcome.report["victims"] == list(TRIAL.victims[0])
     assert [entry["node"] for entry in outcome.report["returns"]] == list(TRIAL.victims[0])
     assert verification.verify(tmp_path, time.monotonic) == ()
+    assert (outcome.cpu_shares["sidecar"] > 0) == (peer == PROTECTED)
+    assert outcome.cpu_shares["all"] > outcome.cpu_shares["python"] > 0
     events = run_events.parse((tmp_path / "events.jsonl").read_text())
     figures = outage_figures.figures(events, outage_figures.alone(TRIAL.priorities))
     name = "weighted_unavailable_seconds"

@@ -158,7 +158,7 @@ class Stream:
 
 
 def batch(
-    number: int, seconds: float, *, run: str = "r1", offsets: Sequence[int] = ()
+    number: int, seconds: float, *, run: str = "r1", offsets: Sequence[int] = (), rows: int = 0
 ) -> dict[str, Any]:
     """The progress of a batch; `offsets` are where it ended, and the newest there was."""
     end, latest = offsets or (number, None)
@@ -166,6 +166,7 @@ def batch(
         "runId": run,
         "batchId": number,
         "batchDuration": int(1_000 * seconds),
+        "numInputRows": rows,
         "sources": [{"endOffset": end, "latestOffset": latest}],
     }
 

@@ -10,6 +10,7 @@ from streaming_world import Stream, batch
 
 from rekindle.model.errors import InputError
 from rekindle_spark.protection.protected_query import START_REST_SECONDS, ProtectedQuery
+from rekindle_spark.protection.start_terms import BatchLimit
 
 LATER = float("inf")
 
@@ -160,6 +161,47 @@ def test_a_start_function_is_called_again_in_a_thread_that_was_prepared(
     query.prepare_thread = lambda: prepared.append(threading.current_thread().name)
     start_again(query, pool)
     assert prepared == calls[1:]
+
+
+def limited() -> tuple[ProtectedQuery, list[BatchLimit]]:
+    """A query whose start function takes a limit, and the limits that it was given."""
+    limits: list[BatchLimit] = []
+
+    def start(limit: BatchLimit) -> Stream:
+        limits.append(limit)
+        return Stream("q", f"r{len(limits)}")
+
+    query = ProtectedQuery("orders", start)
+    query.begin()
+    return query, limits
+
+
+def test_batches_of_a_query_that_is_started_again_are_limited_by_its_fastest_batch(
+    pool: ThreadPoolExecutor,
+) -> None:
+    query, limits = limited()
+    looked(query, batch(1, 2.0, rows=100))
+    looked(query, batch(2, 0.5, rows=300))
+    looked(query, batch(3, 4.0, rows=20))
+    looked(query, batch(4, 0.1))
+    start_again(query, pool)
+    assert limits == [BatchLimit(None), BatchLimit(20 * 600)]
+    query.look({}, 1.0)
+    query.query.is_active = False
+    query.look({"q": Stream("q", "r99")}, 1.0)
+    assert query.limit == BatchLimit(None), "who starts it elsewhere limits nothing"
+
+
+def test_a_batch_that_its_limit_has_cut_off_leaves_a_backlog_whatever_its_time(
+    pool: ThreadPoolExecutor,
+) -> None:
+    query, _ = limited()
+    assert looked(query, batch(1, 1.0, rows=100)), "it is not limited yet"
+    start_again(query, pool)
+    assert not looked(query, batch(2, 1.0, rows=1_900))
+    assert not looked(query, batch(2, 1.0, rows=1_900), message="Waiting for next trigger")
+    assert looked(query, batch(3, 1.0, rows=900))
+    assert looked(query, batch(3, 1.0, rows=1_900, offsets=(9, 9))), "where offsets tell they do"
 
 
 @pytest.mark.parametrize(

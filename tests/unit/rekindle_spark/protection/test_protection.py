@@ -164,6 +164,17 @@ def test_run_times_that_cannot_be_read_are_no_figure_and_no_failure(
     assert protected.loads == {}
 
 
+def test_a_start_function_that_needs_too_much_is_refused_before_anything_is_started(
+    spark: Spark,
+) -> None:
+    def start(name: str, limit: object) -> None:
+        raise AssertionError(f"{name} was started with {limit}")
+
+    with pytest.raises(InputError, match="needs name, limit"):
+        protect(spark, {"orders": spark.start("orders"), "stock": start})
+    assert not spark.made
+
+
 @pytest.mark.parametrize("said", ["true", "TRUE", " True "])
 def test_dynamic_allocation_is_refused_however_it_is_spelled(spark: Spark, said: str) -> None:
     spark.settings["spark.dynamicAllocation.enabled"] = said

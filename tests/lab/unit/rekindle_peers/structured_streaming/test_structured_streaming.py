@@ -146,6 +146,14 @@ def test_a_folder_without_prepared_files_is_refused(tmp_path: Path) -> None:
         (["--rows-per-second", "0"], "--rows-per-second: is 0.0; give a number from 1 to"),
         (["--rows-per-second", "9", "--queries", "any"], "--queries: is 'any'; choose ewr-"),
         (["--rows-per-second", "9"], "is not there or is not a file of prepared flights"),
+        (
+            ["--rows-per-second", "9", "--sidecar", "s", "--shared"],
+            "--shared: is given beside --sidecar",
+        ),
+        (
+            ["--rows-per-second", "9", "--sidecar", "s", "--priorities", "airport-days"],
+            "--priorities: is 'airport-days'; give them as in A=9,B=5",
+        ),
     ],
 )
 def test_the_program_says_in_one_line_what_is_wrong(
