@@ -11,6 +11,7 @@
     enforcement            the option `--enforce`, and what it does
     flame_graph            a flame graph of what a profile has sampled
     application_fleet      the records of many applications at rest
+    flow_benchmark         epochs over links beside epochs as Spark jobs
     harmful_functions      what an important query feels of functions that end or hang their process
     interference           what catching up costs those that run
     kafka_benchmark        reading from Kafka and writing to it, beside a plain client

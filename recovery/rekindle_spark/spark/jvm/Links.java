@@ -33,7 +33,7 @@ import scala.Option;
  * <p>They are made by Spark's own network library, on a port of their own, with the authentication
  * and encryption of Spark's other connections. Messages to one place arrive in the order in which they are sent.
  *
- * <p>Why: docs/decisions/0056-epochs-over-links.md.
+ * <p>Why: docs/decisions/0057-epochs-over-links.md.
  */
 final class Links implements Closeable {
   /** Where a link can be made to. */
