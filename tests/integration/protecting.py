@@ -207,7 +207,7 @@ def check_pools_and_limits() -> None:
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "shop")
     with pools.entered("k"):
         assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") == "shop"
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
 
 def write_files(folder: Path, numbers: range) -> None:
