@@ -472,7 +472,11 @@ def _policy_digest(before: Case, state: CoordinationState) -> str:
 
 
 def _digest(policy: Policy) -> str:
-    return hashlib.sha256(msgspec.json.encode(policy, order="sorted")).hexdigest()[:DIGEST_LENGTH]
+    """The release before knew no goals: without some the same policy has the same digest there."""
+    content = msgspec.to_builtins(policy)
+    if not policy.lag_goals:
+        del content["lag_goals"]
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:DIGEST_LENGTH]
 
 
 def _issue(

@@ -141,7 +141,9 @@ class Program:
     @cached_property
     def _origins(self) -> tuple[frozenset[str], ...]:
         found: dict[int, frozenset[str]] = {}
-        for chain in sorted(self.chains, key=lambda one: self.ranks[one.first]):
+        ranks = {chain.index: self.ranks[chain.first] for chain in self.chains}
+        for index in sorted(ranks, key=ranks.__getitem__):
+            chain = self.chains[index]
             fed = [found[edge.producer] for edge in self.edges if edge.consumer == chain.index]
             own = frozenset() if fed else frozenset([chain.source])
             found[chain.index] = own.union(*fed)
@@ -175,7 +177,9 @@ class Program:
         """The partitions that have a step with dead letters, or read from one that has: until it is
         committed which rows were left out, a repeat may leave out others."""
         found: set[int] = set()
-        for chain in sorted(self.chains, key=lambda one: self.ranks[one.first]):
+        ranks = {chain.index: self.ranks[chain.first] for chain in self.chains}
+        for index in sorted(ranks, key=ranks.__getitem__):
+            chain = self.chains[index]
             fed = {edge.producer for edge in self.edges if edge.consumer == chain.index}
             if fed & found or any(step.dead_letters for step in (chain.root, *chain.steps)):
                 found.add(chain.index)

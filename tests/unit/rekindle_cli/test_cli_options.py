@@ -93,7 +93,7 @@ def test_a_peer_or_a_study_that_cannot_be_run_is_refused_before_it_starts(
         (
             ["--strategies", "incremental,storm"],
             "--strategies: is 'storm'; choose incremental or blocking or structured-streaming or "
-            "flink or flink-adaptive",
+            "structured-streaming-protected or flink or flink-adaptive",
         ),
         (
             ["--strategies", "structured-streaming"],

@@ -34,7 +34,8 @@ def registered() -> dict[str, tuple[str, tuple[str, ...]]]:
             known[family.name + suffix] = (family.type, tuple(collector._labelnames))
         elif isinstance(collector, DriverFigures):
             for family in collector.describe():
-                known[family.name] = (family.type, tuple(family._labelnames))
+                suffix = "_total" if family.type == "counter" else ""
+                known[family.name + suffix] = (family.type, tuple(family._labelnames))
     assert {name.removesuffix("_total") for name in known} == {
         family.name for family in figures.registry.collect()
     }

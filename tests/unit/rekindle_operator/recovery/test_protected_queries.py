@@ -140,7 +140,7 @@ def test_explain_says_what_a_query_waits_for_and_what_would_bring_it(
     assert "They cost 55 % CPU" in said
     assert "Lost: n2, n3, n4." in said
     assert "With 1 more node of 100 % CPU fraud would be in the next plan." in said
-    assert "More important and not back either: fraud." in world.explained("archive")
+    assert "More important and waiting too: fraud." in world.explained("archive")
     assert world.explained("orders").startswith("orders is live: nothing is missing.")
     assert "Requested: 3 nodes." in world.explained("orders")
 
@@ -183,7 +183,7 @@ def test_a_priority_that_people_set_in_an_incident_decides_who_comes_back_next(
     assert world.phases()["fraud"] is Phase.WAITING
     (archive,) = (query for query in world.standing().queries if query.name == "archive")
     assert (archive.priority, archive.own_priority) == (8.0, 1.0)
-    assert "More important and not back either" not in world.explained("fraud")
+    assert "More important and waiting too" not in world.explained("fraud")
 
 
 def test_a_query_that_has_ended_by_itself_is_told_as_stopped_with_why(
