@@ -139,14 +139,17 @@ def _add_goals(
     reading: ApplicationReading,
     now: float,
 ) -> None:
-    """The queries with a goal that were beyond it longest, and all of them together."""
+    """Goals of the queries that lag most, seconds of those that were beyond theirs longest, and the
+    mean of all."""
     goal, beyond, weighted = families
     progress = reading.progress
     assert progress is not None, "who asks has looked"
     goals, found = progress.lag_goals or {}, progress.beyond_goal_seconds
-    for query, seconds in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:QUERIES_MAX]:
+    for query, _ in _lags(reading, now):
         if query in goals:
             goal.add_metric([*whose, query], goals[query])
+    for query, seconds in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:QUERIES_MAX]:
+        if query in goals:
             # as reported: a counter that falls counts as one that has begun again
             beyond.add_metric([*whose, query], seconds)
     priorities = application_status.priorities_by_query(reading, now)

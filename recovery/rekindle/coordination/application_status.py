@@ -320,10 +320,11 @@ def priorities_by_query(reading: ApplicationReading, now: float) -> dict[str, fl
 
 
 def weighted_seconds(seconds: Mapping[str, float], priorities: Mapping[str, float]) -> float | None:
-    """Sum of priority times seconds over the sum of priorities, of the queries that have seconds;
-    None where none has."""
-    total = sum(priorities[query] for query in seconds)
-    return sum(priorities[query] * seconds[query] for query in seconds) / total if total else None
+    """Sum of priority times seconds over the sum of priorities, of the queries that have both; None
+    where none has. A driver that has just started may know other queries than the last report."""
+    known = [query for query in seconds if query in priorities]
+    total = sum(priorities[query] for query in known)
+    return sum(priorities[query] * seconds[query] for query in known) / total if total else None
 
 
 def _override(reading: ApplicationReading, query: str, now: float) -> PriorityOverride | None:

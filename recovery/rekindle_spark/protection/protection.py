@@ -128,7 +128,7 @@ class Protection:
         self._is_over = threading.Event()
         self._stopping = threading.Event()
         if guidance is not None:
-            self._share_slots(guidance.reports, self._view.nodes())
+            self._share_first_slots(guidance.reports)
         _begin(protected)
         self._pool = ThreadPoolExecutor(len(protected), thread_name_prefix="rekindle-query")
         self._thread = threading.Thread(target=self._keep, name="rekindle-protect", daemon=True)
@@ -258,6 +258,13 @@ class Protection:
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
         self._note_ended()
+
+    def _share_first_slots(self, reports: ProtectionReports) -> None:
+        """Before the queries start, as far as Spark says which slots there are."""
+        try:
+            self._share_slots(reports, self._view.nodes())
+        except Exception:  # queries start all the same, in pools without shares
+            log.warning("slots are not shared among queries yet", exc_info=True)
 
     def _share_slots(self, reports: ProtectionReports, nodes: Mapping[str, NodeSeen]) -> None:
         """Divide the slots that are there among the queries that are to run."""
