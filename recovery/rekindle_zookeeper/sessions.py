@@ -5,10 +5,11 @@
          └──1 s────────┴─client ended─┘
 
 kazoo connects again by itself, unless something happens that it does not expect: then another
-client takes its place. So it does where a session has been suspended for so long that it must be
-over. Servers that have lost their data, or were given an older copy, never say so: they refuse
-whoever has seen a later state than theirs. `run` gives each request to the servers once; it does
-not repeat one, since only the caller knows whether it may happen twice.
+client takes its place. Servers that have lost their data, or were given an older copy, refuse a
+client that has seen a later state than theirs, and never say that its session is over. So a client
+that has been suspended for long asks as one that has seen nothing: servers that know its session
+go on with it, others end it. `run` gives each request to the servers once; it does not repeat one,
+since only the caller knows whether it may happen twice.
 """
 
 import contextlib
@@ -108,8 +109,8 @@ def _holds_data(file: Any) -> bool:
 
 
 RESTART_SECONDS = 1.0
-# of its time, for which a session is suspended before it counts as over
-GIVEN_UP_AFTER = 1.5
+# of a session's time, for which it is suspended before an older state is accepted
+OLDER_AFTER = 1.5
 # kazoo's own limit for the wait between two attempts is an hour
 RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
 TROUBLE = (
@@ -277,8 +278,8 @@ class Sessions:
         if state == KazooState.CONNECTED:
             self.session = client.client_id[0]
         elif state == KazooState.SUSPENDED:
-            seconds = GIVEN_UP_AFTER * self._settings["timeout"]
-            _later(seconds, lambda: self._give_up(client, change))
+            seconds = OLDER_AFTER * self._settings["timeout"]
+            _later(seconds, lambda: self._accept_older(client, change))
         elif state == KazooState.LOST:
             self.session = None
             if client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
@@ -286,13 +287,10 @@ class Sessions:
         if not self.closed:
             self._changed()
 
-    def _give_up(self, client: KazooClient, change: int) -> None:
-        """End a client that has been suspended since that change; another takes its place."""
-        if self.closed or client is not self.client or self._changes != change:
-            return
-        with contextlib.suppress(exceptions.KazooException):
-            client.stop()
-            client.close()
+    def _accept_older(self, client: KazooClient, change: int) -> None:
+        """Have a client that has been suspended since that change accept any state of the store."""
+        if self._changes == change:
+            client.last_zxid = 0
 
     def _start_again(self) -> None:
         if not self.closed:

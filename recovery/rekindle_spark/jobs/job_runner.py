@@ -150,13 +150,17 @@ def poll(application: DriverContext, running: RunningJob, seconds: float) -> Res
     result.seconds = time.monotonic() - running.began
     result.losses = running.losses
     result.linked = running.job.is_linked
+    if result.linked and not result.finished and result.reason != "interrupted":
+        _rest_links(application, result)
     return result
 
 
-def _rest_links(application: DriverContext, text: str) -> None:
-    """A link may be broken or blocked that Spark's own connections do not need."""
+def _rest_links(application: DriverContext, result: Result) -> None:
+    """A link may be broken or blocked that Spark's own connections do not need: whether executors
+    reach each other is found out by those, before anybody is dropped for it."""
+    result.cut_links.clear()
     application.links_rest_until = time.monotonic() + LINKS_REST_SECONDS
-    application.events.write("links-rest", seconds=LINKS_REST_SECONDS, text=text)
+    application.events.write("links-rest", seconds=LINKS_REST_SECONDS, text=result.reason)
 
 
 def _hopeless(application: DriverContext, running: RunningJob) -> Result | None:
@@ -244,8 +248,6 @@ def _absorb(
         if application.losses != losses:
             result.finished, result.reason = False, "interrupted"
         if not result.finished:
-            if job.is_linked and (failure or result.cut_links) and result.reason != "interrupted":
-                _rest_links(application, result.reason)
             _discard(application, specification, job)
             return result
         partitions = job_results.outcomes(reports)

@@ -68,7 +68,11 @@ _DEFAULTS = {
 # Spark's service that serves blocks in place of executors knows Spark's own shuffles alone.
 SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
 # Frames have checksums of their own; this one checks where in a file they are.
-_CHECKED_SHUFFLES = {"spark.shuffle.manager": "rekindle.CheckedShuffleManager"}
+_CHECKED_SHUFFLES = {
+    "spark.shuffle.manager": "rekindle.CheckedShuffleManager",
+    # An executor would itself read files of others on its machine; only who wrote one can check it.
+    "spark.shuffle.readHostLocalDisk": "false",
+}
 _KUBERNETES_DEFAULTS = {
     # Who has not the application's secret neither registers as an executor nor reads a block: Spark
     # makes one for each start of a driver, and hands it to the executors' pods.

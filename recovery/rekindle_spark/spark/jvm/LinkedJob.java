@@ -135,32 +135,60 @@ final class LinkedJob implements Exchange.Job {
       this.shuffle = shuffle;
     }
 
+    /** What comes after the job has ended counts no more: its shuffles may be removed already. */
     @Override
     public void onSuccess(ByteBuffer answer) {
-      try {
-        for (int count = answer.getInt(); count > 0; count--) {
-          byte[] report = new byte[answer.getInt()];
-          answer.get(report);
-          reports.add(report);
+      synchronized (outcome) {
+        if (outcome.isDone()) return;
+        try {
+          for (int count = answer.getInt(); count > 0; count--) {
+            byte[] report = new byte[answer.getInt()];
+            answer.get(report);
+            reports.add(report);
+          }
+          MapStatus status =
+              SparkEnv.get()
+                  .closureSerializer()
+                  .newInstance()
+                  .deserialize(answer, ClassTag$.MODULE$.apply(MapStatus.class));
+          tracker.registerMapOutput(shuffle, task.index, status);
+          if (left.decrementAndGet() == 0) outcome.complete("");
+        } catch (Exception failed) { // one that left here would close the connection
+          end(failed);
         }
-        MapStatus status =
-            SparkEnv.get()
-                .closureSerializer()
-                .newInstance()
-                .deserialize(answer, ClassTag$.MODULE$.apply(MapStatus.class));
-        tracker.registerMapOutput(shuffle, task.index, status);
-        if (left.decrementAndGet() == 0) outcome.complete("");
-      } catch (RuntimeException failed) {
-        onFailure(failed);
       }
     }
 
-    /** In the words in which Spark says it of its own tasks. */
     @Override
     public void onFailure(Throwable failed) {
-      outcome.complete(
+      end(failed);
+    }
+
+    /** In the words in which Spark says it of its own tasks. */
+    private void end(Throwable failed) {
+      give(
           String.format(
               "Lost task %d.0 (TID 0) (%s executor %s): %s", task.index, task.host, task.executor, failed));
+    }
+  }
+
+  /** Ends the job without success: its tasks are called off, wherever they wait or run. */
+  private void give(String reason) {
+    synchronized (outcome) {
+      if (!outcome.complete(reason)) return;
+    }
+    for (Links.Place place : places) {
+      links.send(
+          place,
+          LinkedTask.cancelMessage(shuffles),
+          new RpcResponseCallback() {
+            @Override
+            public void onSuccess(ByteBuffer nothing) {}
+
+            // it has ended, or will, or is dropped
+            @Override
+            public void onFailure(Throwable gone) {}
+          });
     }
   }
 
@@ -196,21 +224,8 @@ final class LinkedJob implements Exchange.Job {
     return reports.encoded();
   }
 
-  /** Executors that cannot be told have ended, or will, or are dropped. */
   @Override
   public void cancel(String reason) {
-    outcome.complete(reason);
-    for (Links.Place place : places) {
-      links.send(
-          place,
-          LinkedTask.cancelMessage(shuffles[0]),
-          new RpcResponseCallback() {
-            @Override
-            public void onSuccess(ByteBuffer nothing) {}
-
-            @Override
-            public void onFailure(Throwable gone) {}
-          });
-    }
+    give(reason);
   }
 }

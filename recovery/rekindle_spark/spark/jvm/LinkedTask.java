@@ -130,8 +130,17 @@ final class LinkedTask implements Serializable {
     return new Output(job, shuffle, map, isLast, blocks);
   }
 
-  static byte[] cancelMessage(int job) {
-    return ByteBuffer.allocate(1 + Integer.BYTES).put(CANCEL).putInt(job).array();
+  static byte[] cancelMessage(int[] shuffles) {
+    ByteBuffer message = ByteBuffer.allocate(1 + (1 + shuffles.length) * Integer.BYTES);
+    message.put(CANCEL).putInt(shuffles.length);
+    for (int shuffle : shuffles) message.putInt(shuffle);
+    return message.array();
+  }
+
+  static int[] readCancelled(ByteBuffer message) {
+    int[] shuffles = new int[message.getInt()];
+    for (int i = 0; i < shuffles.length; i++) shuffles[i] = message.getInt();
+    return shuffles;
   }
 
   private static ByteArrayInputStream stream(ByteBuffer message) {

@@ -21,8 +21,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
 import org.apache.spark.network.client.RpcResponseCallback;
 import org.apache.spark.scheduler.MapStatus;
+import scala.Option;
 import scala.Tuple2;
 import scala.reflect.ClassTag$;
 
@@ -90,7 +92,7 @@ final class LinkedTasks implements Links.Receiver {
         add(LinkedTask.readOutput(message));
         answer.onSuccess(NOTHING.duplicate());
       } else {
-        cancel(message.getInt());
+        cancel(LinkedTask.readCancelled(message));
         answer.onSuccess(NOTHING.duplicate());
       }
     } catch (IOException | ClassNotFoundException | RuntimeException failed) {
@@ -120,9 +122,10 @@ final class LinkedTasks implements Links.Receiver {
     startReady(job);
   }
 
-  private synchronized void cancel(int id) {
-    cancelled.put(id, true);
-    Job job = jobs.remove(id);
+  private synchronized void cancel(int[] shuffles) {
+    cancelled.put(shuffles[0], true);
+    for (int shuffle : shuffles) remove(shuffle);
+    Job job = jobs.remove(shuffles[0]);
     if (job == null) return;
     for (Waiting one : job.waiting) {
       one.answer().onFailure(new IOException("the job was cancelled"));
@@ -173,13 +176,10 @@ final class LinkedTasks implements Links.Receiver {
       for (Sending sending : sendings) {
         String failure = sending.failure();
         if (failure.isEmpty()) continue;
-        links.forget(sending.reader.place());
         List<String> here = List.of(task.task.executor);
         reports.add(Stage.unreadable(sending.reader.executor(), failure, here, sending.seconds()));
       }
-      if (wasCancelled(task.job)) {
-        SparkEnv.get().blockingShuffleManager().unregisterShuffle(task.shuffle);
-      }
+      if (wasCancelled(task.job)) remove(task.shuffle);
       one.answer().onSuccess(ByteBuffer.wrap(answer(reports, status)));
     } catch (Throwable failed) {
       one.answer().onFailure(failed);
@@ -194,11 +194,19 @@ final class LinkedTasks implements Links.Receiver {
     for (Stage.Read read : task.task.reads) if (!task.isOwn(read.shuffle)) kept.add(read);
     if (kept.isEmpty()) return sent;
     if (template == null) template = deserialized(task.template);
-    List<byte[]> all =
-        new ArrayList<>(
-            Blocks.read(kept.toArray(new Stage.Read[0]), template, TaskContext$.MODULE$.empty()));
-    all.addAll(sent);
-    return all;
+    TaskContextImpl context = TaskContext$.MODULE$.empty();
+    try {
+      List<byte[]> all = new ArrayList<>(Blocks.read(kept.toArray(new Stage.Read[0]), template, context));
+      all.addAll(sent);
+      return all;
+    } finally {
+      context.markTaskCompleted(Option.empty()); // frees what was fetched and not taken
+    }
+  }
+
+  /** Removes what this executor has written of a shuffle. */
+  private static void remove(int shuffle) {
+    SparkEnv.get().blockingShuffleManager().unregisterShuffle(shuffle);
   }
 
   private static ShuffleDependency<?, ?, ?> deserialized(byte[] template) {

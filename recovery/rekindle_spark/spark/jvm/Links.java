@@ -4,10 +4,12 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.Map;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.SecurityManager;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
@@ -46,6 +48,7 @@ final class Links implements Closeable {
 
   /** Spark's settings of these connections are `spark.rekindle.links.io.*`. */
   private static final String MODULE = "rekindle.links";
+  private static final long IDLE_SECONDS = 10;
   private static final String PORT = "spark.rekindle.links.port";
 
   private final TransportContext context;
@@ -101,12 +104,6 @@ final class Links implements Closeable {
             });
   }
 
-  /** Nothing is sent to a place any more. */
-  void forget(Place place) {
-    ExecutorService sender = senders.remove(place);
-    if (sender != null) sender.shutdown();
-  }
-
   @Override
   public void close() {
     senders.values().forEach(ExecutorService::shutdownNow);
@@ -115,13 +112,22 @@ final class Links implements Closeable {
     context.close();
   }
 
+  /** One thread, while there is something to send: a lost executor has no use for one. */
   private static ExecutorService sender(Place place) {
-    return Executors.newSingleThreadExecutor(
-        work -> {
-          Thread thread = new Thread(work, "rekindle-link-" + place.host());
-          thread.setDaemon(true);
-          return thread;
-        });
+    ThreadPoolExecutor sender =
+        new ThreadPoolExecutor(
+            1,
+            1,
+            IDLE_SECONDS,
+            TimeUnit.SECONDS,
+            new LinkedBlockingQueue<>(),
+            work -> {
+              Thread thread = new Thread(work, "rekindle-link-" + place.host());
+              thread.setDaemon(true);
+              return thread;
+            });
+    sender.allowCoreThreadTimeOut(true);
+    return sender;
   }
 
   private static final class Handler extends RpcHandler {

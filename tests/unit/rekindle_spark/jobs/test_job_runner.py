@@ -63,3 +63,35 @@ def test_nothing_counts_of_a_job_that_ended_before_a_loss_was_seen(
     assert result is not None
     assert (result.finished, result.reason) == (False, "interrupted")
     assert application.removed == [40], "the frames that the job has made"
+
+
+def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
+    ended: tuple[Any, RunningJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application, running = ended
+    told: list[tuple[str, str]] = []
+    linked: list[bool] = []
+
+    def submitted(*_: object, linked: bool, into: list[bool] = linked) -> Any:
+        into.append(linked)
+
+    application.settings = SimpleNamespace(runtime=SimpleNamespace(exchange="links"))
+    application.events = SimpleNamespace(
+        write=lambda kind, **fields: told.append((kind, fields["text"]))
+    )
+    application.links_rest_until, application.attempts = 0.0, 1
+    application.readers.begin = lambda _: None
+    application.exchange.submit = submitted
+    specification = running.specification
+    job_runner.submit(application, lambda: specification, linked=True)
+    running.job.is_linked = True
+    cut = Result(False, 0.0, reason="unreadable: took nothing", cut_links={("1", "2"): 15.0})
+    monkeypatch.setattr(job_results, "judge", lambda *_: cut)
+    result = job_runner.poll(application, running, 0.0)
+    assert result is not None
+    assert (result.linked, result.cut_links) == (True, {})
+    assert told == [("links-rest", "unreadable: took nothing")]
+    job_runner.submit(application, lambda: specification, linked=True)
+    application.links_rest_until = time.monotonic()
+    job_runner.submit(application, lambda: specification, linked=True)
+    assert linked == [True, False, True]
