@@ -116,8 +116,8 @@ class Kafka:
     def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
         """What is committed of each partition.
 
-        Raises InputError where a topic is not there when it is asked first, SourceAwayError and
-        RunError as `kafka_options.of_error`.
+        Raises InputError where a topic is not there when it is asked first, RunError where Kafka
+        refuses before it has ever answered, SourceAwayError where it refuses or is away later.
         """
         if self._asking is None:
             self._asking = _Asking(self)
@@ -234,7 +234,9 @@ class _Asking:
         try:
             identities, oldest, latest = self._answers()
         except library.KafkaException as error:
-            raise kafka_options.of_error(self._where, error.args[0], self.note) from error
+            raise kafka_options.of_error(
+                self._where, error.args[0], self.note, is_running=self.asked > 0
+            ) from error
         self.asked += 1
         self.note.clear()
         self._check_first(identities)

@@ -31,7 +31,8 @@ TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Words in the names of options whose values are secrets.
 SECRETS = ("password", "secret", "key.pem", "sasl.oauthbearer.config", "token")
 INVALID = "_INVALID_ARG"
-# What no waiting will mend, by the names that the client gives to errors.
+# Refused credentials and rights, by the names that the client gives to errors. At a start no
+# waiting mends them. Later they may pass: a broker restarts, or somebody changes rights.
 REFUSALS = (
     "_AUTHENTICATION",
     "SASL_AUTHENTICATION_FAILED",
@@ -107,7 +108,8 @@ class ErrorNote:
     """The last error that a client has reported by itself since it was last successful. A client
     reports while it is polled: calls that only wait for an answer leave the cause unsaid.
 
-    A refusal stays, for what comes after it says no more than that all brokers are down.
+    A refusal stays, for what comes after it says no more than that all brokers are down, and the
+    client repeats it every 30 s at most.
     """
 
     def __init__(self) -> None:
@@ -134,18 +136,10 @@ def configuration(
     return {"log_level": 2, **given, "bootstrap.servers": servers, "error_cb": note}
 
 
-def refused(where: str, why: str) -> RunError:
-    """What no waiting will mend."""
-    return RunError(
-        where=where,
-        what=f"Kafka refuses it ({why})",
-        remedy="see the credentials in the options, and what they may read",
-    )
-
-
-def of_error(where: str, error: Any, note: ErrorNote) -> RekindleError:
+def of_error(where: str, error: Any, note: ErrorNote, *, is_running: bool = False) -> RekindleError:
     """What an error of the client means: an option that it does not take, refused for good, or
-    away."""
+    away. A source that `is_running` is only away while it is refused, for as long as its patience
+    lasts."""
     name, text = error.name(), error.str()
     if name == INVALID:
         return InputError(
@@ -154,8 +148,12 @@ def of_error(where: str, error: Any, note: ErrorNote) -> RekindleError:
             remedy="mend the options: they are those of librdkafka",
         )
     for said, why in ((note.name, note.text), (name, text)):
-        if said in REFUSALS:
-            return refused(where, why)
+        if said in REFUSALS and not is_running:
+            return RunError(
+                where=where,
+                what=f"Kafka refuses it ({why})",
+                remedy="see the credentials in the options, and what they may read",
+            )
     detail = f"; {note.text}" if note.text else ""
     return SourceAwayError(
         where=where,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.model.errors import DataLossError, RekindleError, SourceAwayError
+from rekindle.model.errors import DataLossError, SourceAwayError
 from rekindle_spark.connectors import kafka_options
 from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.pipeline.unbounded_source import prefetch
@@ -115,7 +115,7 @@ class _Reader:
             elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
                 raise self._expired(start, end)
             elif error.fatal() or error.name() in kafka_options.REFUSALS:
-                raise kafka_options.of_error(self.address.place, error, self.note)
+                raise kafka_options.of_error(self.address.place, error, self.note, is_running=True)
             else:  # it may pass; where it does not, it says why nothing comes
                 self.note(error)
         return found, passed
@@ -126,9 +126,7 @@ class _Reader:
         at = library.TopicPartition(address.topic, address.partition)
         return max(0, int(self.consumer.position([at])[0].offset))
 
-    def _silent(self, reached: int) -> RekindleError:
-        if self.note.name in kafka_options.REFUSALS:
-            return kafka_options.refused(self.address.place, self.note.text)
+    def _silent(self, reached: int) -> SourceAwayError:
         detail = f" ({self.note.text})" if self.note.text else ""
         return SourceAwayError(
             where=self.address.place,
@@ -151,8 +149,9 @@ _readers_lock = threading.Lock()
 def messages(address: PartitionAddress, start: int, end: int) -> Iterator[list[Any]]:
     """Yield the records of the offsets [start, end), some at a time.
 
-    Raises SourceAwayError where none come for SILENT_SECONDS_MAX, DataLossError where offsets have
-    expired, RunError where Kafka refuses to give them.
+    Raises SourceAwayError where none come for SILENT_SECONDS_MAX or Kafka refuses to give them,
+    DataLossError where offsets have expired. A host does not know whether they were ever given:
+    what is refused from the beginning the driver sees at its start.
     """
     if start >= end:
         return

@@ -130,8 +130,11 @@ class TransactionalWriter:
         what has come of it, RunError where the records are refused. It has to be opened anew after
         each of these.
         """
-        producer, self.refused = self._producer, []
+        producer = self._producer
         assert producer is not None, "not open"
+        producer.poll(0)  # what the client reported before explains nothing that comes now
+        self.note.clear()
+        self.refused = []
         self._producer = None  # until this has gone well
         try:
             with self._meaning():

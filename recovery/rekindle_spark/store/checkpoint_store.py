@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, FencedError, InputError
@@ -73,7 +73,7 @@ class StoreHistory:
     """What earlier drivers left: the start of this one. Of commit records it has what they say
     together; the store goes on with that `commit_summary` as it commits. `sound` are the epochs of
     the checkpoints that count, with the one to go on from; `branches` are the records that count,
-    whose numbers are 1, 2 and so on. `owner` says whose the store at `place` is, as far as that is
+    in the order of their numbers. `owner` says whose the store at `place` is, as far as that is
     known."""
 
     offsets: dict[int, dict[str, Any]]
@@ -101,9 +101,9 @@ class CheckpointStore:
         self.covered = 0
         # the newest epoch that no start runs again, of this driver's checkpoints
         self.settled = 0
-        # steps that branches which are left out begin with, or were, and how many records say so
+        # steps that branches which are left out begin with, or were, and which records say so
         self.branches: set[str] = set()
-        self.branch_records = 0
+        self.branch_numbers: frozenset[int] = frozenset()
         self.lock = threading.Lock()
         self.requests: UserRequests | None = None
 
@@ -156,7 +156,7 @@ class CheckpointStore:
         public, and will not: the commit that says so fails at this record, or this one fails. So
         has nothing been made public without a branch whose record was not seen."""
         empty: dict[str, Any] = {"at": now, "plan_epoch": 0, "finished": {}, "outputs": []}
-        known = frozenset(range(1, len(history.branches) + 1))
+        known = self.branch_numbers
         found = {"checkpoints": sorted(history.sound), "branch_records": sorted(known)}
         self.commit({**empty, **found})
         self.inherited = Seal(self.generation, history.sound, known)
@@ -208,16 +208,28 @@ class CheckpointStore:
 
     def log_branch(self, content: Mapping[str, Any]) -> None:
         """Fix from where a branch is left out. Raises FencedError when a newer driver has
-        started."""
-        self._create_instead("branches", self.branch_records + 1, "branch", content)
-        self.branch_records += 1
+        started.
+
+        The number of a void record is passed over. Were that removed, one of a newer driver could
+        have come under its name meanwhile.
+        """
+        number = max(self.branch_numbers, default=0) + 1
+        while True:
+            try:
+                self._create("branches", number, "branch", content)
+                break
+            except FencedError:
+                if not self.patience.through(partial(self._finds_void, "branches", number)):
+                    raise
+            number += 1
+        self.branch_numbers |= {number}
         self.branches.add(content["step"])
 
     def join_branches(self) -> None:
         """Remove what is known of branches, the newest first."""
         for number in reversed(self.patience.through(lambda: numbered(self.files, "branches"))):
             self.drop(f"branches/{number}.json")
-        self.branch_records = 0
+        self.branch_numbers = frozenset()
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""
@@ -266,31 +278,28 @@ class CheckpointStore:
         with self.lock:
             self.fold.forget(record)
             record["fold"] = self.fold.record()
-        self._create_instead("checkpoints", epoch, "checkpoint", record)
+        self._create_checkpoint(epoch, record)
         self.covered = record["fold"]["commits"]
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
             self._prune(self._sound_checkpoints())
 
-    def _create_instead(
-        self, folder: str, number: int, kind: str, content: Mapping[str, Any]
-    ) -> None:
+    def _create_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
         """Create a record, instead of a void one where there is one under its name."""
         try:
-            self._create(folder, number, kind, content)
+            self._create("checkpoints", epoch, "checkpoint", content)
         except FencedError:
-            if not self.patience.through(partial(self._make_way, folder, number, kind)):
+            if not self.patience.through(partial(self._finds_void, "checkpoints", epoch)):
                 raise
-            self._create(folder, number, kind, content)
+            self.drop(f"checkpoints/{epoch}.json")
+            self._create("checkpoints", epoch, "checkpoint", content)
 
-    def _make_way(self, folder: str, number: int, kind: str) -> bool:
-        """Remove a record that is void; whether it was. Raises FencedError when a newer driver has
+    def _finds_void(self, folder: Literal["branches", "checkpoints"], number: int) -> bool:
+        """Whether a record that is there is void. Raises FencedError when a newer driver has
         started."""
         self.check_generation()
-        is_void = self._is_void(folder, number, self._read(folder, number, kind))
-        if is_void:
-            self.files.remove([f"{folder}/{number}.json"])
-        return is_void
+        kind = "branch" if folder == "branches" else "checkpoint"
+        return self._is_void(folder, number, self._read(folder, number, kind))
 
     def _is_void(self, folder: str, number: int, record: Mapping[str, Any]) -> bool:
         """Whether a checkpoint, or a branch, came from an older driver once this one had sealed the
@@ -441,10 +450,10 @@ class CheckpointStore:
         _check_gaps("offsets", offsets, begin, max([*offsets, self.fold.newest], default=0))
         found = self._read_all("branches", "branch")
         branches = checkpoint_records.counting_branches(found, self.fold.seal)
-        _check_gaps("branches", branches, 1, max(branches, default=0))
+        _check_gaps("branches", found, 1, max(branches, default=0))
         told = [one for _, one in sorted(branches.items())]
         self.branches |= {one["step"] for one in told}
-        self.branch_records = len(told)
+        self.branch_numbers = frozenset(branches)
         sound = frozenset(record["epoch"] for record in counting)
         place = str(self.files.place)
         return StoreHistory(offsets, self.fold, checkpoint, told, sound, self._owner(), place)

@@ -177,6 +177,10 @@ def test_what_no_waiting_mends_ends_the_run_and_all_else_is_away() -> None:
     refused = kafka_options.of_error("Kafka", Fault("_TIMED_OUT"), note)
     assert not isinstance(refused, SourceAwayError)
     assert "Kafka refuses it (words of _AUTHENTICATION)" in str(refused)
+    for name in ("_TIMED_OUT", "TOPIC_AUTHORIZATION_FAILED"):
+        later = kafka_options.of_error("Kafka", Fault(name), note, is_running=True)
+        assert isinstance(later, SourceAwayError)
+        assert f"(words of {name}; words of _AUTHENTICATION)" in str(later)
 
 
 def test_a_refusal_stays_until_kafka_has_answered() -> None:
@@ -196,12 +200,17 @@ def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("client")
-def test_a_refusal_explains_the_silence_of_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_a_message", [False, True])
+def test_a_refusal_explains_the_silence_of_a_partition_and_may_pass(
+    monkeypatch: pytest.MonkeyPatch, is_a_message: bool
+) -> None:
     monkeypatch.setattr(kafka_ranges, "SILENT_SECONDS_MAX", 0.0)
-    note = ErrorNote()
+    note, refusal = ErrorNote(), Fault("TOPIC_AUTHORIZATION_FAILED")
 
     def consume(*_: object) -> list[Any]:
-        note(Fault("_AUTHENTICATION"))
+        if is_a_message:
+            return [SimpleNamespace(error=lambda: refusal)]
+        note(refusal)
         return []
 
     consumer = SimpleNamespace(
@@ -210,9 +219,8 @@ def test_a_refusal_explains_the_silence_of_a_partition(monkeypatch: pytest.Monke
         position=lambda _: [SimpleNamespace(offset=-1001)],
     )
     reader = kafka_ranges._Reader(PartitionAddress("b:9092", "flights", 3), consumer, note)
-    with pytest.raises(RunError, match="partition 3: Kafka refuses it") as refused:
+    with pytest.raises(SourceAwayError, match=r"partition 3: .*words of TOPIC_AUTHORIZATION_FAIL"):
         list(reader.read(0, 5))
-    assert not isinstance(refused.value, SourceAwayError)
 
 
 class Refused(Exception):
@@ -243,11 +251,20 @@ def test_an_error_that_kafka_has_recovered_from_explains_no_later_one(
 
     monkeypatch.setattr(kafka._Asking, "_partitions", partitions)
     monkeypatch.setattr(kafka._Asking, "_listed", lambda *_, **__: {"flights/0": 5})
+    silent = SimpleNamespace(poll=lambda _: 0)  # that no broker is there is not said here
+    monkeypatch.setattr(kafka._Asking, "_client", lambda _: silent)
     asking.note(Fault("_AUTHENTICATION"))
     assert asking.offsets()["flights/0"].latest == 5
     fault.append(Fault("_TIMED_OUT"))
     with pytest.raises(SourceAwayError, match=r"\(words of _TIMED_OUT\)"):
         asking.offsets()
+    fault[:] = [Fault("TOPIC_AUTHORIZATION_FAILED")]
+    with pytest.raises(SourceAwayError, match=r"\(words of TOPIC_AUTHORIZATION_FAILED"):
+        asking.offsets()
+    starting = kafka._Asking(source())
+    with pytest.raises(RunError, match="Kafka refuses it") as refused:
+        starting.offsets()
+    assert not isinstance(refused.value, SourceAwayError)
 
 
 def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence(

@@ -1,12 +1,14 @@
 """Calls of Kafka's client that never return, and transactions that take too long."""
 
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rekindle.model.errors import SinkAwayError
-from rekindle_spark.connectors import kafka_transactions
+from rekindle_spark.connectors import kafka_options, kafka_transactions
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
 
@@ -16,6 +18,7 @@ class StuckProducer:
 
     def __init__(self, left: int = 0) -> None:
         self.left = left
+        self.reported: list[Callable[[], None]] = []
         self.calls: list[str] = []
         self.released = threading.Event()
 
@@ -25,7 +28,9 @@ class StuckProducer:
     def produce(self, *_: Any, **__: Any) -> None:
         self.calls.append("produce")
 
-    def poll(self, _: float) -> None: ...
+    def poll(self, _: float) -> None:
+        while self.reported:
+            self.reported.pop(0)()
 
     def __len__(self) -> int:
         return self.left
@@ -69,6 +74,46 @@ def test_an_answer_in_time_is_followed_by_the_commit() -> None:
     answering.released.set()
     writer(answering).write([SinkRecords([b"1"])], EpochMarker(1, 5))
     assert answering.calls == ["begin", "produce", "offsets", "commit"]
+
+
+class Failure(Exception):
+    """What the client raises."""
+
+
+class Fault:
+    """An error of the client."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def str(self) -> str:
+        return f"words of {self._name}"
+
+
+def test_a_refusal_that_has_passed_makes_no_later_outage_final(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        kafka_options,
+        "library",
+        lambda: SimpleNamespace(KafkaException=Failure, TopicPartition=lambda *_, **__: None),
+    )
+    producer = StuckProducer()
+    producer.released.set()
+    one = writer(producer)
+    one.note(Fault("_AUTHENTICATION"))
+    one.write([SinkRecords([b"1"])], EpochMarker(1, 5))
+    producer.reported.append(lambda: one.note(Fault("_AUTHENTICATION")))  # between two writes
+
+    def commit(_: float) -> None:
+        raise Failure(Fault("_TIMED_OUT"))
+
+    monkeypatch.setattr(producer, "commit_transaction", commit)
+    with pytest.raises(SinkAwayError, match="words of _TIMED_OUT"):
+        one.write([SinkRecords([b"2"])], EpochMarker(2, 6))
 
 
 def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

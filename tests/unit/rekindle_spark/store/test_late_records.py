@@ -14,7 +14,7 @@ from file_stories import (
 )
 
 from rekindle.model import record_format
-from rekindle.model.errors import FencedError
+from rekindle.model.errors import DamagedError, FencedError
 from rekindle_spark.output import output_commit
 from rekindle_spark.store import commit_summary
 from rekindle_spark.store.checkpoint_store import CheckpointStore
@@ -116,7 +116,7 @@ def left_out(place: Path) -> list[str]:
     return [record["step"] for record in CheckpointStore(place).read().branches]
 
 
-def test_a_late_branch_gives_way_to_the_one_that_a_newer_driver_logs_meanwhile(
+def test_a_late_branch_is_in_the_way_of_none_that_a_newer_driver_logs_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = opened(str(tmp_path), 1)
@@ -134,6 +134,31 @@ def test_a_late_branch_gives_way_to_the_one_that_a_newer_driver_logs_meanwhile(
     monkeypatch.setattr(type(newer.files), "create", lambda _, *args: overtaken(*args))
     newer.log_branch(branch("own"))
     assert [one["step"] for one in newer.read().branches] == ["own"]
+
+
+def test_a_driver_that_is_replaced_while_it_looks_at_a_late_branch_removes_no_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, data = late_branch(opened(str(tmp_path), 1), "late")
+    replaced, newest = CheckpointStore(tmp_path), CheckpointStore(tmp_path)
+    replaced.open(2.0)
+    replaced.files.create(name, data)
+    read = replaced.files.read
+
+    def overtaken(wanted: str) -> bytes:
+        found = read(wanted)
+        if wanted == name:
+            monkeypatch.undo()
+            newest.open(3.0)
+            newest.log_branch(branch("own"))
+        return found
+
+    monkeypatch.setattr(type(replaced.files), "read", lambda _, wanted: overtaken(wanted))
+    with pytest.raises(FencedError, match="generation 3 has started"):
+        replaced.log_branch(branch("other"))
+    assert left_out(tmp_path) == ["own"]
+    assert [one["step"] for one in CheckpointStore(tmp_path).open(4.0).branches] == ["own"]
+    assert store_integrity.check(newest.files).damages == []
 
 
 def test_a_branch_that_comes_after_the_seal_is_left_out_by_nobody(tmp_path: Path) -> None:
@@ -165,9 +190,17 @@ def test_a_branch_that_comes_after_a_savepoint_has_joined_the_others_stops_no_st
     assert store_integrity.check(newer.files).damages == []
     third = CheckpointStore(tmp_path)
     assert third.open(3.0).branches == []
-    for step in ("one", "two", "three"):  # the last of these bears the number of the late one
+    for step in ("one", "two", "three"):  # the last of these passes over the late one's number
         third.log_branch(branch(step))
     assert left_out(tmp_path) == ["one", "two", "three"]
+    fourth = CheckpointStore(tmp_path)
+    assert [one["step"] for one in fourth.open(4.0).branches] == ["one", "two", "three"]
+    fourth.log_branch(branch("four"))
+    assert left_out(tmp_path) == ["one", "two", "three", "four"]
+    assert store_integrity.check(fourth.files).damages == []
+    (tmp_path / "branches/4.json").unlink()  # that of "three"
+    with pytest.raises(DamagedError, match=r"branches/4\.json: is not there"):
+        CheckpointStore(tmp_path).read()
 
 
 def test_which_branches_count_is_known_from_the_fold_of_a_checkpoint_as_well(
