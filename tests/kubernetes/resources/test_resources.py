@@ -124,6 +124,7 @@ def test_a_class_is_filled_in_with_what_harms_nothing(api: Api, made: list[Objec
         "paused": False,
         "dryRun": False,
         "approval": "Automatic",
+        "displacement": "Never",
         "allowedNamespaces": ["*"],
         "provisioning": [{"name": "pending-pods", "provider": "PendingPods"}],
         "fencing": {"mode": "None"},
