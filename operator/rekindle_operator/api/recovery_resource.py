@@ -41,6 +41,7 @@ REQUESTS_MAX = 100
 PLANS_MAX = 20
 PLAN_QUERIES_MAX = 50
 QUERIES_MAX = 500
+DISPLACED_MAX = 1_000
 DOMAINS_MAX = 20
 MESSAGE_LENGTH_MAX = 1_000
 SENTENCE_LENGTH_MAX = 500
@@ -61,6 +62,7 @@ ENDED: tuple[Phase, ...] = ("Recovered", "Abandoned")
 STOPPED = camel_case(Reason.QUERY_STOPPED)
 Message = Annotated[str, msgspec.Meta(max_length=MESSAGE_LENGTH_MAX)]
 Sentence = Annotated[str, msgspec.Meta(max_length=SENTENCE_LENGTH_MAX)]
+Uid = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
@@ -96,14 +98,16 @@ class DriverRecovery(Value, frozen=True):
 
 class Displaced(Value, frozen=True):
     """An application that made room for `by`, which matters more: so many `executors` were to be
-    deleted, and it `keeps` so many, its minimum or none. `gone_at` is when the last one was gone,
-    or the rest was called off."""
+    deleted, and it `keeps` so many. Where it keeps some, `uids` are of those that go. `gone_at` is
+    when the last one was gone, or the rest was `called_off`."""
 
     at: Moment
     by: Query
     executors: Count
     keeps: Count = 0
+    uids: Annotated[tuple[Uid, ...], msgspec.Meta(max_length=DISPLACED_MAX)] = ()
     gone_at: Moment | None = None
+    called_off: bool = False
 
 
 class NodeRequest(Value, frozen=True):
@@ -276,7 +280,7 @@ class ApplicationReference(Value, frozen=True):
     kind: ApplicationKind
     name: Name
     group: Group | None = None
-    uid: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    uid: Uid | None = None
 
 
 class RecoverySpec(Value, frozen=True):

@@ -33,6 +33,7 @@ from rekindle_operator.applications.application_plan import (
     ApplicationDemand,
     ApplicationPlan,
     PodDemand,
+    PodHeld,
 )
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.pods import PodSeen
@@ -42,6 +43,10 @@ from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 SETTLE_SECONDS: Final = 10.0
 QUIET_SECONDS: Final = 120.0
 MILLIS_PER_CORE = 1_000
+UNDECIDED: Final = (
+    "Whether less important ones can make room for it was not found out within "
+    "planning.solverBudgetSeconds; it is tried again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class ApplicationLook:
             depends_on=self.need.depends_on,
             driver_millis=self.driver_millis,
             executor_millis=self.executor_millis,
-            held=tuple((pod.node, pod.held_millis) for pod in self.placed),
+            held=tuple(PodHeld(pod.uid, pod.node, pod.held_millis) for pod in self.placed),
             keeps=self.need.minimum_executors,
         )
 
@@ -146,7 +151,7 @@ def look_at(
         priority=priority,
         waiting=tuple(waiting),
         pending=tuple(pending),
-        placed=tuple(sorted((pod for pod in placed if pod.role == "executor"), key=_seniority)),
+        placed=tuple(sorted((pod for pod in placed if pod.role == "executor"), key=_age)),
         leaving=tuple(pod for pod in on_living if pod.uid in leaving),
         driver_runs=any(pod.role == "driver" for pod in placed),
         lost=lost,
@@ -165,15 +170,15 @@ def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:
     return max((pod.cpu_millis for pod in pods if pod.role == role), default=known)
 
 
-def _seniority(pod: PodSeen) -> tuple[bool, int, str]:
-    """Those with a node first, of these the oldest."""
-    return not pod.node, pod.created_at, pod.uid
+def _age(pod: PodSeen) -> tuple[int, str]:
+    """The oldest first."""
+    return pod.created_at, pod.uid
 
 
-def to_leave(look: ApplicationLook, keeps: int) -> frozenset[str]:
-    """UIDs of the executors that go when it keeps so many: of those that are not at the gate."""
-    there = [*look.placed, *(pod for pod in look.pending if pod.role == "executor")]
-    return frozenset(pod.uid for pod in sorted(there, key=_seniority)[keeps:])
+def may_leave(look: ApplicationLook) -> frozenset[str]:
+    """UIDs of the executors that go when it goes whole: of those that are not at the gate."""
+    pending = (pod for pod in look.pending if pod.role == "executor")
+    return frozenset(pod.uid for pod in (*look.placed, *pending))
 
 
 def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
@@ -187,7 +192,8 @@ class IncidentNow:
     """What holds for all applications of a policy in its incident. `plan` is None while none is
     made: the policy is paused, or an approval is awaited (`why`). `nodes` are planned on (name ->
     free thousandths of a core); `lost_nodes_min` make an incident correlated. `room_makers` are
-    the applications that make room now, by the name of the one for which they do."""
+    the applications that make room now, by the name of the one for which they do; `undecided` is
+    one for which that was not found out in time."""
 
     now: float
     plan: ApplicationPlan | None
@@ -196,6 +202,7 @@ class IncidentNow:
     lost_nodes_min: int
     why: tuple[Phase, Reason | RecoveryReason, str] | None = None
     room_makers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    undecided: str | None = None
 
 
 def tell(
@@ -294,7 +301,7 @@ def _stage(
 
 def _made_room(displaced: Displaced) -> str:
     going = counted(displaced.executors, "executor")
-    stays = f"it keeps its minimum of {displaced.keeps}" if displaced.keeps else "its driver stays"
+    stays = f"it keeps {displaced.keeps}" if displaced.keeps else "its driver stays"
     return f"It makes room for {displaced.by}, which matters more: {going} had to go, {stays}."
 
 
@@ -310,9 +317,12 @@ def _waits(look: ApplicationLook, scene: IncidentNow, plan: ApplicationPlan, why
     text = f"It needs {_cores(needs)} for its driver and minimum; there are {free}."
     if why == DOES_NOT_FIT_A_NODE:
         text = f"A pod of it, or of what it depends on, fits on no node; there are {free}."
-    makers = scene.room_makers.get(look.application.place.application)
+    name = look.application.place.application
+    makers = scene.room_makers.get(name)
     if makers:
         text = f"{text} {making_room(makers)}"
+    elif name == scene.undecided:
+        text = f"{text} {UNDECIDED}"
     return f"{text} It depends on {named(behind)}, which waits too." if behind else text
 
 

@@ -15,6 +15,7 @@ Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand, describe
 from rekindle.planning import solve
@@ -30,15 +31,23 @@ class PodDemand:
     cpu_millis: int
 
 
+class PodHeld(NamedTuple):
+    """An executor that holds CPU of a node (thousandths of a core)."""
+
+    uid: str
+    node: str
+    cpu_millis: int
+
+
 @dataclass(frozen=True, slots=True)
 class ApplicationDemand:
     """An application, with what of it waits and what runs.
 
     `driver` and `executors` wait. `running` executors count towards the `minimum`: they run, or
     have been admitted. `driver_runs` holds for one that was admitted as well. Stand-ins for pods
-    that Spark has not made yet are of `driver_millis` and `executor_millis`. `held` is the CPU of
-    its executors (node, thousandths of a core); where some of them make room for an application
-    that matters more, it keeps the first `keeps` of these, or none.
+    that Spark has not made yet are of `driver_millis` and `executor_millis`. `held` are its
+    executors on nodes, the oldest first; where some of them make room for an application that
+    matters more, it keeps at least `keeps` of these, or none.
     """
 
     name: str
@@ -51,7 +60,7 @@ class ApplicationDemand:
     depends_on: tuple[str, ...] = ()
     driver_millis: int = 0
     executor_millis: int = 0
-    held: tuple[tuple[str, int], ...] = ()
+    held: tuple[PodHeld, ...] = ()
     keeps: int = 0
 
     @property
@@ -91,12 +100,11 @@ class ApplicationPlan:
     placement: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left: Mapping[str, float] = field(default_factory=dict)
 
-    def placed_of(self, item: ApplicationDemand) -> tuple[tuple[str, int], ...]:
-        """Where the plan has placed pods that an application cannot do without (node, thousandths
-        of a core)."""
+    def placed_of(self, item: ApplicationDemand) -> tuple[PodHeld, ...]:
+        """Where the plan has placed pods and stand-ins that an application cannot do without."""
         needed = item.needed()
         return tuple(
-            (node, needed[part])
+            PodHeld(part, node, needed[part])
             for node, parts in self.placement.items()
             for part in parts
             if part in needed
@@ -126,7 +134,7 @@ def plan(
 ) -> ApplicationPlan:
     """Choose applications, then further executors, for `nodes` (name -> free thousandths of a
     core). An application that waits for nothing is not in the plan. Those of `first` are chosen
-    before all others: room was made for them."""
+    before all others, for room was made for them; not before pods that wait and matter more."""
     known = {item.name: item for item in applications}
     needed = {name: item.needed() for name, item in known.items()}
     parts = {
@@ -134,13 +142,11 @@ def plan(
         for name, item in known.items()
         if not item.is_of_use
     }
-    ahead = [name for name in parts if name in first]
-    behind = [name for name in parts if name not in first]
     left = {name: free / MILLIS_PER_PERCENT for name, free in nodes.items()}
     taken: frozenset[str] = frozenset()
     placement: dict[str, tuple[str, ...]] = {}
     answers: list[Answer] = []
-    for names in filter(None, (ahead, behind)) if parts else ([],):
+    for names in _turns(known, parts, first):
         missing = {name: [part for part in parts[name] if part not in taken] for name in names}
         problem = to_problem(known, missing, left)
         answers.append(solver.solve(problem))
@@ -169,6 +175,27 @@ def plan(
         placement=placement,
         left=left,
     )
+
+
+def _turns(
+    applications: Mapping[str, ApplicationDemand], names: Iterable[str], first: Collection[str]
+) -> list[list[str]]:
+    """Applications of these names that are planned together, the first ones first: those of `first`
+    only after those that matter more and of which pods wait."""
+    found: list[list[str]] = []
+    rest = [*names]
+    ahead = {name: applications[name].priority for name in rest if name in first}
+    waiting = {
+        name: applications[name].priority
+        for name in rest
+        if first and waits_for_room(name, applications)
+    }
+    for priority in sorted({*ahead.values()}, reverse=True):
+        found.append([name for name in rest if waiting.get(name, priority) > priority])
+        found.append([name for name in rest if ahead.get(name) == priority])
+        done = {*found[-2], *found[-1]}
+        rest = [name for name in rest if name not in done]
+    return [names for names in (*found, rest) if names] or [[]]
 
 
 def to_problem(
@@ -207,6 +234,12 @@ def upstream(name: str, applications: Mapping[str, ApplicationDemand]) -> set[st
                 found.add(other)
                 open_.append(other)
     return found
+
+
+def waits_for_room(name: str, applications: Mapping[str, ApplicationDemand]) -> bool:
+    """Whether pods wait, and not stand-ins alone, without which an application is of no use."""
+    group = (applications[other] for other in upstream(name, applications))
+    return any(item.driver is not None or (item.executors and not item.is_of_use) for item in group)
 
 
 def _further(

@@ -38,11 +38,7 @@ from rekindle_operator.api.recovery_resource import (
     recovery_name,
     to_status,
 )
-from rekindle_operator.applications import (
-    application_incident,
-    displacement,
-    displacement_runner,
-)
+from rekindle_operator.applications import application_incident, displacement_runner
 from rekindle_operator.applications.application_incident import (
     ApplicationLook,
     IncidentNow,
@@ -56,7 +52,7 @@ from rekindle_operator.applications.application_plan import (
     reserve,
     upstream,
 )
-from rekindle_operator.applications.displacement import Displacement
+from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
 from rekindle_operator.cluster import application_matching, object_kinds
 from rekindle_operator.cluster.api_client import (
@@ -217,6 +213,7 @@ class ApplicationRecovery:
         open_ = {place: story for place, story in open_.items() if place in looks}
         if not open_:
             self._planned.pop(name, None)
+            self.displacing.forget(name)
             return _Turn()
         return self._incident(policy, held, looks, open_)
 
@@ -305,24 +302,27 @@ class ApplicationRecovery:
     ) -> "_Turn":
         nodes = self._nodes(looks)
         why = self._held_by(policy, held, looks, open_)
-        made = None
+        made, late, now = None, None, time.time()
         if why is None:
             decided = self._plan(identity(policy), held, looks, open_, nodes)
-            made = decided.plan
-            self.displacing.run(looks, open_, time.time())
-            if decided.displacement is not None:
-                open_ = self._displace(policy, decided.displacement, looks, open_)
+            made, now = decided.plan, time.time()
+            self.displacing.run(looks, open_, now)
+            if isinstance(decided.beside, Displacement):
+                open_ = self._displace(policy, decided.beside, looks, open_, now)
+            elif decided.beside is not None:
+                late = decided.beside.by
         else:
-            self.displacing.call_off(open_.values(), time.time())
+            self.displacing.call_off(open_.values(), now)
         lost = {name for look in looks.values() for name in look.lost}
         scene = IncidentNow(
-            now=time.time(),
+            now=now,
             plan=made,
             nodes=nodes,
             lost_total=len(lost),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=why,
             room_makers=displacement_runner.room_makers(open_),
+            undecided=late,
         )
         for place, story in open_.items():
             self._tell(place, story, looks[place], scene, held.recoveries_kept_max)
@@ -357,14 +357,15 @@ class ApplicationRecovery:
         decided: Displacement,
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
+        now: float,
     ) -> dict[Place, OpenStory]:
         """Have the applications noted that make room; the open Recoveries, with theirs."""
         found = dict(open_)
         for place, look in looks.items():
-            if place.application in decided.keeps:
+            if place.application in decided.goes:
                 if place not in found:
                     found[place] = self._open(identity(policy), policy, place, look)
-                self.displacing.begin(found[place], look, decided, time.time())
+                self.displacing.begin(found[place], look, decided, now)
         return found
 
     def _held_by(
@@ -403,11 +404,10 @@ class ApplicationRecovery:
             place: replace(look, waiting=(*look.waiting, *look.pending), pending=())
             for place, look in looks.items()
         }
-        decided = self._plan(identity(policy), held, there, open_, self._nodes(there))
-        if decided.displacement is None:
+        beside = self._plan(identity(policy), held, there, open_, self._nodes(there)).beside
+        if not isinstance(beside, Displacement):
             return ""
-        names = tuple(sorted(decided.displacement.keeps))
-        return f" {named(names)} would make room for {decided.displacement.by}."
+        return f" {named(tuple(sorted(beside.goes)))} would make room for {beside.by}."
 
     def _plan(
         self,
@@ -424,18 +424,20 @@ class ApplicationRecovery:
             look.demand(affected=place in open_ and not look.is_calm)
             for place, look in sorted(looks.items())
         )
-        first = {story.displaced.by for story in open_.values() if story.displaced is not None}
+        first = displacement_runner.comes_first(open_)
         before = None
         if held.displacement != "Never":
             before = self.displacing.before(looks, open_)
         basis = demands, dict(nodes), solver, first, before
         known = self._planned.get(name)
-        if known is None or known[0] != basis:
+        again = before is not None and self.displacing.is_due(name, solver.clock())
+        if known is None or known[0] != basis or again:
             made, beside = plan(demands, nodes, solver, first), None
             if before is not None:
                 applications = {item.name: item for item in demands}
                 by_name = {place.application: look for place, look in looks.items()}
-                beside = displacement.choose(
+                beside = self.displacing.choose(
+                    name,
                     applications,
                     made,
                     before,
@@ -612,10 +614,10 @@ class ApplicationRecovery:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A plan, and the applications that make room for one that it skips."""
+    """A plan, and which executors make room for an application that it skips."""
 
     plan: ApplicationPlan
-    displacement: Displacement | None = None
+    beside: Displacement | NotInTime | None = None
 
 
 @dataclass(frozen=True, slots=True)

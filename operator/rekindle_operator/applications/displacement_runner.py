@@ -4,25 +4,31 @@
                  │             │                            │
                  └─────────────┴─── pause, dry run ─────────┴──► called off: the others stay
 
-Another operator reads the Recovery and goes on. Before it is written nothing is deleted, and the
+Another operator reads the Recovery and goes on. A choice that was not made in time is tried again
+after a pause that grows. Before it is written nothing is deleted, and the
 gates of the pods that need the room stay. Executors that Spark makes in their place wait for their
 turn.
 
 Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.api.recovery_resource import Displaced, recovery_name
-from rekindle_operator.applications import application_incident
+from rekindle_operator.api.recovery_resource import DISPLACED_MAX, Displaced, recovery_name
+from rekindle_operator.applications import application_incident, displacement
 from rekindle_operator.applications.application_incident import ApplicationLook, OpenStory
-from rekindle_operator.applications.displacement import Displacement, RoomMade
+from rekindle_operator.applications.application_plan import (
+    ApplicationDemand,
+    ApplicationPlan,
+    PlanSolver,
+)
+from rekindle_operator.applications.displacement import Displacement, NotInTime, RoomMade
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -32,6 +38,18 @@ from rekindle_operator.recovery.recovery_inputs import moment
 
 # Executors that have not gone by then stay: somebody keeps it, or the Recovery cannot be written.
 ROOM_SECONDS_MAX = 600.0
+# Pauses after a choice that was not made in time: each twice as long as the one before.
+PAUSE_SECONDS = 10.0
+PAUSE_SECONDS_MAX = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """After a choice that was not made in time; `until` is of the solver's clock."""
+
+    late: NotInTime
+    seconds: float
+    until: float
 
 
 @dataclass(slots=True)
@@ -42,6 +60,41 @@ class DisplacementRunner:
     api: Api
     errands: WorkQueue
     log: Log
+    # by policy
+    _pauses: dict[str, _Pause] = field(default_factory=dict)
+
+    def is_due(self, policy: str, now: float) -> bool:
+        """Whether a choice that was not made in time is to be tried again; `now` is of the solver's
+        clock."""
+        pause = self._pauses.get(policy)
+        return pause is not None and now >= pause.until
+
+    def forget(self, policy: str) -> None:
+        """Its incident has ended."""
+        self._pauses.pop(policy, None)
+
+    def choose(
+        self,
+        policy: str,
+        applications: Mapping[str, ApplicationDemand],
+        made: ApplicationPlan,
+        before: RoomMade,
+        may_run: Callable[[str], Collection[str]],
+        solver: PlanSolver,
+    ) -> Displacement | NotInTime | None:
+        """As `displacement.choose`; in a pause after one that was not made in time nothing is
+        chosen."""
+        pause = self._pauses.get(policy)
+        if pause is not None and solver.clock() < pause.until:
+            return pause.late
+        found = displacement.choose(applications, made, before, may_run, solver)
+        if isinstance(found, NotInTime):
+            seconds = PAUSE_SECONDS if pause is None else 2 * pause.seconds
+            seconds = min(seconds, PAUSE_SECONDS_MAX)
+            self._pauses[policy] = _Pause(found, seconds, solver.clock() + seconds)
+        else:
+            self.forget(policy)
+        return found
 
     def before(self, places: Iterable[Place], open_: Mapping[Place, OpenStory]) -> RoomMade | None:
         """Who has made room in this incident, which is at least as old as the oldest Recovery that
@@ -67,15 +120,19 @@ class DisplacementRunner:
         self, story: OpenStory, look: ApplicationLook, decided: Displacement, now: float
     ) -> None:
         """Note that an application makes room."""
-        keeps = decided.keeps[look.application.place.application]
-        going = len(application_incident.to_leave(look, keeps)) + len(look.leaving)
-        story.displaced = Displaced(moment(now), decided.by, going, keeps)
+        chosen = decided.goes[look.application.place.application]
+        there = application_incident.may_leave(look)
+        whole = chosen.issuperset(pod.uid for pod in look.placed)
+        going = (there if whole else chosen) | {pod.uid for pod in look.leaving}
+        keeps = len(there - going)
+        uids = () if whole else tuple(sorted(going)[:DISPLACED_MAX])
+        story.displaced = Displaced(moment(now), decided.by, len(going), keeps, uids)
         story.leaving = None
         self.log.write(
             "application-displaced",
             application=str(look.application.place),
             by=decided.by,
-            executors=going,
+            executors=len(going),
             keeps=keeps,
         )
 
@@ -93,7 +150,8 @@ class DisplacementRunner:
                 continue
             look = looks[place]
             if story.leaving is None:
-                story.leaving = application_incident.to_leave(look, story.displaced.keeps)
+                there = application_incident.may_leave(look)
+                story.leaving = frozenset(story.displaced.uids) if story.displaced.keeps else there
             elif not look.leaving:
                 _end(story, now)
             for pod in (*look.placed, *look.pending, *look.leaving):
@@ -105,7 +163,7 @@ class DisplacementRunner:
         """Nothing is held back any more, so no further executor goes."""
         for story in stories:
             if story.makes_room:
-                _end(story, now)
+                _end(story, now, called_off=True)
             story.leaving = None
 
     def _is_told(self, place: Place, story: OpenStory) -> bool:
@@ -128,9 +186,22 @@ class DisplacementRunner:
             )
 
 
-def _end(story: OpenStory, now: float) -> None:
+def _end(story: OpenStory, now: float, *, called_off: bool = False) -> None:
     assert story.displaced is not None, "it has made no room"
-    story.displaced = msgspec.structs.replace(story.displaced, gone_at=moment(now))
+    story.displaced = msgspec.structs.replace(
+        story.displaced, gone_at=moment(now), called_off=called_off
+    )
+
+
+def comes_first(open_: Mapping[Place, OpenStory]) -> set[str]:
+    """Applications for which room was made, or is being made, in the incident that each has now."""
+    began = {place.application: story.status.started_at for place, story in open_.items()}
+    told = [story.displaced for story in open_.values() if story.displaced is not None]
+    return {
+        item.by
+        for item in told
+        if not item.called_off and (at := began.get(item.by)) is not None and at <= item.at
+    }
 
 
 def room_makers(open_: Mapping[Place, OpenStory]) -> dict[str, tuple[str, ...]]:

@@ -96,6 +96,24 @@ def test_no_executor_waits_for_a_minimum_that_runs_already() -> None:
     assert made.admitted == {"orders-0"}
 
 
+def test_room_that_was_made_is_for_whom_it_was_made_and_for_what_matters_more() -> None:
+    low, by, high = (
+        waiting(name, priority, 1_000, driver=None)
+        for name, priority in (("low", 1), ("by", 5), ("high", 9))
+    )
+    pair = waiting("pair", 5, 1_000, driver=None)
+
+    def first(nodes: Mapping[str, int], *others: ApplicationDemand) -> tuple[str, ...]:
+        return plan((by, *others), nodes, SOLVER, {"by"}).chosen
+
+    assert first({"a": 1_000}, low, pair) == ("by",)
+    assert first({"a": 1_000}, high) == ("high",)
+    later = waiting("later", 9, driver=None)
+    assert first({"a": 1_000}, later) == ("by",), "no pod of the other one is there"
+    assert first({"a": 2_000}, low, pair, high) == ("high", "by")
+    assert plan((low, by, high), {"a": 2_000}, SOLVER, {"by", "low"}).chosen == ("high", "by")
+
+
 def test_without_nodes_everything_waits() -> None:
     assert planned({}, waiting("orders", 1, 1_000)).admitted == frozenset()
 
