@@ -68,7 +68,7 @@ def loop_of(arrivals: Arrivals) -> Any:
         arrivals=arrivals,
         newest=0,
         paused=False,
-        store=SimpleNamespace(log_offsets=lambda _, record: record),
+        store=SimpleNamespace(log_offsets=lambda _, record: record, generation=1),
         events=SimpleNamespace(write=lambda *_, **__: None),
         sinks=SimpleNamespace(check=lambda: None),
         lock=threading.Lock(),

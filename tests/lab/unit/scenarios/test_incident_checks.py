@@ -39,6 +39,7 @@ class Stage:
             replicas=lambda part: [True] * self.there[part],
             claims=lambda: self.held,
             drop_claims=self.drop_claims,
+            empty_volumes=self.empty_volumes,
         )
 
     def since_failure(self, kind: str) -> list[dict[str, Any]]:
@@ -60,6 +61,9 @@ class Stage:
         self.done.append((part, replicas))
         self.there[part] = replicas
         self.records.append({"kind": "led" if replicas else "alone"})
+
+    def empty_volumes(self) -> None:
+        self.done.append("emptied")
 
     def drop_claims(self) -> None:
         assert not self.there[STORE], "a claim of a server that runs stays"
@@ -159,7 +163,7 @@ def test_a_recovery_that_is_told_late_has_all_nodes_and_an_end(
 def test_the_store_is_emptied_while_no_server_runs_and_before_a_node_is_lost() -> None:
     stage: Any = Stage(COMMIT)
     loss_scenarios.store_emptied(stage)
-    assert stage.done == ["begin", (STORE, 0), (STORE, 3), ("n0",), "recover"]
+    assert stage.done == ["begin", (STORE, 0), "emptied", (STORE, 3), ("n0",), "recover"]
 
 
 def test_nodes_are_lost_and_planned_for_while_no_operator_is_there() -> None:
