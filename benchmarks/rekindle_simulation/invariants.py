@@ -36,12 +36,14 @@ class Broken(Exception):
 class Invariants:
     """Checks as the run goes; `plan_epochs` are the newest carried out, by generation. Executors
     take `overhead_percent` of a core beside their partitions. `guesses` are the directives of a
-    coordinator that did not know yet what partitions cost."""
+    coordinator that did not know yet what partitions cost; `reported` has the number of the report
+    that each was made by."""
 
     policy: Policy
     overhead_percent: float
     plan_epochs: dict[int, int] = field(default_factory=dict)
     guesses: set[int] = field(default_factory=set)
+    reported: dict[int, int] = field(default_factory=dict)
     directives: int = 0
     published: int = 0
     moves: int = 0
@@ -134,9 +136,13 @@ class Invariants:
         driver has carried out stays known."""
         self.directives = self.published = 0
 
-    def wrote(self, sequence: int, plan_epoch: int | None, *, measured: bool) -> None:
-        """A coordinator has published a directive, a plan when `plan_epoch` is not None, and was
-        told before what partitions cost when they are `measured`."""
+    def wrote(
+        self, sequence: int, plan_epoch: int | None, *, measured: bool, reported: int
+    ) -> None:
+        """A coordinator has published a directive, a plan when `plan_epoch` is not None, by the
+        driver's report `reported`, and was told before what partitions cost when they are
+        `measured`."""
+        self.reported[sequence] = reported
         (self.guesses.discard if measured else self.guesses.add)(sequence)
         if sequence <= self.directives:
             raise Broken(f"directive {sequence} is published after {self.directives}")

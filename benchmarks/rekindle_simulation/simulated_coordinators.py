@@ -138,21 +138,22 @@ class Coordinator:
             self.invariants.decided(decision.case.state)
         if self._falters():
             return
+        reported = 0 if reading.progress is None else reading.progress.sequence
         if self.world.chance(self.fragile):
             # it stands still with the decision in hand, and goes on as if nothing had been
             self.stall(self.world.between(1.0, 40.0))
             wake = self.down_until - self.world.now
-            self.world.after(wake, lambda: self._write_late(decision))
+            self.world.after(wake, lambda: self._write_late(decision, reported))
             return
-        self._write(decision)
+        self._write(decision, reported)
 
-    def _write_late(self, decision: Decision) -> None:
+    def _write_late(self, decision: Decision, reported: int) -> None:
         try:
-            self._write(decision)
+            self._write(decision, reported)
         except SimulatedOutage:
             self.case = None
 
-    def _write(self, decision: Decision) -> None:
+    def _write(self, decision: Decision, reported: int) -> None:
         path = PLACE.path(store_paths.COORDINATION)
         if decision.changed:
             writes = {path: session.to_record(decision.case)}
@@ -166,7 +167,7 @@ class Coordinator:
                 self.case = None
                 return
             self.version = self.store.records[path][1]
-            self._note(decision)
+            self._note(decision, reported)
         self.case = decision.case
         if not self._falters():
             self._ask(decision.case)
@@ -267,7 +268,7 @@ class Coordinator:
             if ours != theirs and not sooner:
                 raise Broken(f"started anew, the coordinator would order {theirs}, not {ours}")
 
-    def _note(self, decision: Decision) -> None:
+    def _note(self, decision: Decision, reported: int) -> None:
         state = decision.case.state
         measured = state is not None and set(state.partitions) <= state.costs.keys()
         for directive in decision.directives:
@@ -277,7 +278,9 @@ class Coordinator:
                 f"{directive.generation}: {directive.text}"
             )
             plan_epoch = directive.plan_epoch if plan else None
-            self.invariants.wrote(directive.sequence, plan_epoch, measured=measured)
+            self.invariants.wrote(
+                directive.sequence, plan_epoch, measured=measured, reported=reported
+            )
 
 
 def _survive(instructions: tuple[Instruction, ...]) -> bool:

@@ -5,7 +5,6 @@ whenever something runs, and moves partitions as it takes a checkpoint. It may b
 while, cut from its sidecar, or killed.
 """
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,7 +49,6 @@ CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2
 MEASURED_STEPS = 10
 SUSPECTED_SECONDS = 0.5
-MOVE_UNKNOWN_SECONDS = 3.0
 # Each driver's clock goes right, but began at what somebody had set on its machine.
 CLOCK_OFFSET_SECONDS = (0.0, 3600.0, 7200.0)
 
@@ -104,7 +102,7 @@ class SimulatedDriver:
     moving: dict[str, str] = field(default_factory=dict)
     moving_guessed: bool = False
     moved: set[str] = field(default_factory=set)
-    moved_at: float = -math.inf
+    moved_in: int = -1
     modes: dict[str, Any] = field(default_factory=dict)
     sidecar: SimulatedSidecar = field(init=False)
 
@@ -171,15 +169,17 @@ class SimulatedDriver:
             why = ""
         self.following = taken
         if not why:
-            self._obey(directive, guessed=directive.sequence in self.invariants.guesses)
+            guessed = directive.sequence in self.invariants.guesses
+            self._obey(directive, self.invariants.reported.get(directive.sequence, 0), guessed)
         self.sidecar.acknowledge(directive.sequence)
 
-    def _obey(self, directive: Directive, *, guessed: bool = False) -> None:
-        """Carry out an order, for which the costs of partitions were known or `guessed`."""
+    def _obey(self, directive: Directive, reported: int, guessed: bool = False) -> None:
+        """Carry out an order that was given by our report `reported`, and for which the costs of
+        partitions were known or `guessed`."""
         match directive.order:
             case PlanOrder() as order:
                 # the plan may have been made without the report of a move
-                unknown = self.world.now - self.moved_at < MOVE_UNKNOWN_SECONDS
+                unknown = reported <= self.moved_in
                 self._place(order, directive.plan_epoch)
                 if not (guessed or unknown):
                     self.invariants.placed(order, self.placement, self.pipeline.costs)
@@ -273,7 +273,7 @@ class SimulatedDriver:
             before = dict(self.placement)
             self.placement[partition] = node
             self.moved.add(partition)
-            self.moved_at = self.world.now
+            self.moved_in = self.sequence
             self.invariants.moved(
                 before,
                 self.placement,
@@ -322,7 +322,7 @@ class SimulatedDriver:
                     continue
                 self.following = directive_acceptance.planned(self.following, directive.plan_epoch)
                 self.world.tell(f"driver {self.generation} plans alone")
-            self._obey(directive)
+            self._obey(directive, reported=self.sequence + 1)
 
     def _reading(self) -> ApplicationReading:
         own = msgspec.structs.replace(self._progress_report(), directive=self.case.sequence)
