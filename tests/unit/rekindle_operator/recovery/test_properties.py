@@ -178,8 +178,8 @@ class Teller(Coordinator):
                 found.append(directive)
         return tuple(found)
 
-    def _note(self, decision: Decision) -> None:
-        super()._note(decision)
+    def _note(self, decision: Decision, reported: int) -> None:
+        super()._note(decision, reported)
         for item in decision.directives:
             if isinstance(item.order, PlanOrder) and item.order.incident is not None:
                 self.books.written.setdefault(item.order.incident, set()).add(item.plan_epoch)
