@@ -56,8 +56,10 @@ def measure(rounds: int, seconds: float, directory: Path) -> dict[str, Any]:
                 exchanges = (JOBS, LINKS) if number % 2 else (LINKS, JOBS)
                 place = directory / f"run-{number}-{case.replace(' ', '-')}"
                 ways = [_way(exchange, queries) for exchange in exchanges]
-                found = _run(ways, place, flights, clusters, seconds)
-                for way, sample in zip(ways, found, strict=True):
+                runs = saturated_run.run_together(
+                    ways, place, flights, clusters, seconds, "bench flows"
+                )
+                for way, sample in zip(ways, map(_sample, runs), strict=True):
                     samples.setdefault(case, {}).setdefault(way.name, []).append(sample)
                     console.print(
                         f"{case} over {way.name}: {1e3 * sample.commit_seconds:.0f} ms to commit "
@@ -79,24 +81,6 @@ def _way(exchange: str, queries: tuple[str, ...] | None) -> Way:
         queries=queries,
         runtime=runtime,
     )
-
-
-def _run(
-    ways: Sequence[Way],
-    directory: Path,
-    flights: Path,
-    clusters: Sequence[Any],
-    seconds: float,
-) -> list[FlowSample]:
-    """Both at the same time; `flights` has the input."""
-    with ExitStack() as stack:
-        runs = []
-        for way, cluster in zip(ways, clusters, strict=True):
-            driver = saturated_run.start(way, directory / way.name, flights, cluster)
-            stack.callback(driver.end)
-            runs.append(SaturatedRun(driver, cluster, SaturatedRun.cpu_seconds))
-        saturated_run.follow(runs, seconds, "bench flows")
-        return [_sample(run) for run in runs]
 
 
 def _sample(run: SaturatedRun[float]) -> FlowSample:

@@ -24,7 +24,6 @@ from rekindle_bench.bar_results import Bar, of_median
 from rekindle_bench.interference import Slowdown
 from rekindle_bench.saturated_run import CHECKPOINT_SECONDS, SaturatedRun, Way
 from rekindle_local.flights import flight_data
-from rekindle_local.spark_cluster import LocalCluster
 
 NEVER_SECONDS = 86_400
 INTERVALS_SECONDS = (1, 2, 5, 10, 30)
@@ -62,8 +61,10 @@ def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[s
             stack.enter_context(saturated_run.cluster(directory / f"cluster-{n}")) for n in (1, 2)
         ]
         for number, ways in enumerate(_turns(rounds, sweep), start=1):
-            found = _run(ways, directory / f"run-{number}", flights, clusters, seconds)
-            for way, sample in zip(ways, found, strict=True):
+            runs = saturated_run.run_together(
+                ways, directory / f"run-{number}", flights, clusters, seconds, "bench overhead"
+            )
+            for way, sample in zip(ways, map(_sample, runs), strict=True):
                 samples.setdefault(way, []).append(sample)
                 console.print(
                     f"{way.name}: {sample.rows_per_second:,.0f} rows a second, "
@@ -82,25 +83,6 @@ def _turns(rounds: int, sweep: bool) -> Iterator[tuple[Way, ...]]:
             yield pair if turn % 2 == 0 else pair[::-1]
     for way in SWEEP if sweep else ():
         yield (way,)
-
-
-def _run(
-    ways: Sequence[Way],
-    directory: Path,
-    flights: Path,
-    clusters: Sequence[LocalCluster],
-    seconds: float,
-) -> list[OverheadSample]:
-    """All at the same time, each on a cluster of its own; `flights` has the input."""
-    with ExitStack() as stack:
-        runs = []
-        for number, (way, cluster) in enumerate(zip(ways, clusters, strict=False), start=1):
-            place = directory / str(number)
-            driver = saturated_run.start(way, place, flights, cluster)
-            stack.callback(driver.end)
-            runs.append(SaturatedRun(driver, cluster, SaturatedRun.cpu_seconds))
-        saturated_run.follow(runs, seconds, "bench overhead")
-        return [_sample(run) for run in runs]
 
 
 def _sample(run: SaturatedRun[float]) -> OverheadSample:

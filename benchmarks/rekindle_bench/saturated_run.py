@@ -9,6 +9,7 @@ call it.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -139,6 +140,26 @@ def start(
     options = {**nodes.spark_options(), **(conf or {})}
     driver.start(pipeline, nodes.master_url, settings, options, environment)
     return driver
+
+
+def run_together(
+    ways: Sequence[Way],
+    directory: Path,
+    flights: Path,
+    clusters: Sequence[LocalCluster],
+    seconds: float,
+    benchmark: str,
+) -> list[SaturatedRun[float]]:
+    """Run all ways at the same time for so long, each on a cluster of its own, and end them; their
+    readings are CPU seconds. `flights` has the input."""
+    with ExitStack() as stack:
+        runs = []
+        for number, (way, nodes) in enumerate(zip(ways, clusters, strict=False), start=1):
+            driver = start(way, directory / str(number), flights, nodes)
+            stack.callback(driver.end)
+            runs.append(SaturatedRun(driver, nodes, SaturatedRun.cpu_seconds))
+        follow(runs, seconds, benchmark)
+    return runs
 
 
 def follow(runs: Sequence[SaturatedRun[Reading]], seconds: float, benchmark: str) -> None:
