@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,26 @@ def lose_nodes(spark: Spark, protected: Protection) -> frozenset[str]:
     wait_until(lambda: protected.running == protected._state.wanted)
     assert "orders" in protected.running
     return frozenset(NAMES) - protected.running
+
+
+def test_after_one_loss_upon_another_the_most_important_query_goes_on(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(protection, "MEASURE_SECONDS", float("inf"))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policy:\n  cpu_cap: 0.6\n")
+    starts = {name: spark.start(name) for name in NAMES}
+    made = protect(spark, starts, priorities={"orders": 9}, settings=settings, alone=True)
+    with made:
+        reports: Any = made._guidance.reports  # type: ignore[union-attr]
+        reports.measure(dict.fromkeys(NAMES, 85.0))
+        looks = reports.sequence
+        wait_until(lambda: reports.sequence > looks + 10 and bool(made._state.nodes))
+        spark.context.executors = NODES[:3]
+        wait_until(lambda: made._state.losses == 1 and len(made._state.wanted) == 2)
+        spark.context.executors = NODES[:1]
+        wait_until(lambda: made._state.losses == 2 and len(made._state.wanted) == 1)
+        assert made._state.wanted == {"orders"}
 
 
 def test_when_spark_is_stopped_waiting_ends_with_an_error(
