@@ -302,10 +302,6 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> "_Turn":
-        moment = time.monotonic()
-        for place, story in open_.items():
-            silent = looks[place].is_silent
-            story.silent_since = (story.silent_since or moment) if silent else None
         nodes = self._nodes(looks)
         why = self._held_by(policy, held, looks, open_)
         made, late, now = None, None, time.time()
@@ -352,7 +348,7 @@ class ApplicationRecovery:
         buckets = {
             key
             for place, look in looks.items()
-            if place not in open_ or not open_[place].is_given_up(moment)
+            if place not in open_ or not open_[place].is_given_up(time.monotonic())
             for key in application_matching.pod_buckets(look.application)
         }
         demands = self._wanted(policy, held, made, looks, open_)
@@ -564,6 +560,7 @@ class ApplicationRecovery:
     ) -> None:
         now = time.monotonic()
         story.calm_since = (story.calm_since or now) if look.is_calm else None
+        story.silent_since = (story.silent_since or now) if look.is_silent else None
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds) and not story.makes_room
         after = application_incident.tell(
