@@ -205,6 +205,8 @@ class ApplicationRecovery:
         """One policy (namespace/name)."""
         held, policy = self.known.effective(name), self.known.policies[name]
         if not isinstance(held, Effective):
+            stories = [story for story in self._stories.values() if story.policy == name]
+            self.displacing.call_off(stories, time.time())
             return _Turn()
         looks = dict(self._looks(name, policy, held, lost))
         self._begin(name, policy, looks)
@@ -345,7 +347,8 @@ class ApplicationRecovery:
         }
         buckets = {
             key
-            for look in looks.values()
+            for place, look in looks.items()
+            if place not in open_ or not open_[place].is_given_up(time.monotonic())
             for key in application_matching.pod_buckets(look.application)
         }
         demands = self._wanted(policy, held, made, looks, open_)
@@ -420,8 +423,10 @@ class ApplicationRecovery:
         """The plan for now, and who makes room beyond it; made again only when something is
         otherwise than before."""
         solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
+        moment = time.monotonic()
+        given_up = {place for place, story in open_.items() if story.is_given_up(moment)}
         demands = tuple(
-            look.demand(affected=place in open_ and not look.is_calm)
+            look.demand(affected=place in open_ and not look.is_calm and place not in given_up)
             for place, look in sorted(looks.items())
         )
         first = displacement_runner.comes_first(open_)
@@ -475,7 +480,12 @@ class ApplicationRecovery:
         self._node_millis = max(
             (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
         )
-        pending = (pod.cpu_millis for look in looks.values() for pod in look.pending)
+        pending = (
+            pod.cpu_millis
+            for look in looks.values()
+            for pod in look.pending
+            if not pod.gated_by_others
+        )
         return reserve(free, pending)
 
     def _for_autoscalers(
@@ -492,7 +502,8 @@ class ApplicationRecovery:
         for first in _ordered(look for look in looks.values() if look.waiting or look.pending):
             name = first.application.place.application
             group = upstream(name, demands)
-            if any(named[other].pending for other in group):
+            pending = (pod for other in group for pod in named[other].pending)
+            if any(not pod.gated_by_others for pod in pending):
                 return frozenset()  # what is less important waits for it
             needed = {uid for other in group for uid in demands[other].needed()}
             found = {pod.uid for other in group for pod in named[other].waiting} & needed
@@ -549,6 +560,7 @@ class ApplicationRecovery:
     ) -> None:
         now = time.monotonic()
         story.calm_since = (story.calm_since or now) if look.is_calm else None
+        story.silent_since = (story.silent_since or now) if look.is_silent else None
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds) and not story.makes_room
         after = application_incident.tell(

@@ -12,7 +12,7 @@ from operator_world import tell
 from rekindle_operator.api.recovery_resource import (
     NodeRequest,
 )
-from rekindle_operator.applications import application_recovery
+from rekindle_operator.applications import application_incident, application_recovery
 
 
 def test_before_an_incident_nothing_is_done(made: Callable[..., World]) -> None:
@@ -220,6 +220,73 @@ def test_a_less_important_pod_that_finds_no_node_keeps_no_other_from_an_autoscal
     world.replaced("high")
     world.turn()
     assert world.gates("high") == []
+
+
+def test_a_pod_that_another_gate_holds_keeps_no_room_from_others(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.replaced("high", QUOTA)
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+    assert (world.gates("low"), world.gates("high")) == ([GATE], [QUOTA])
+    world.turn()
+    assert world.gates("low") == [], "the quota may hold the other one for hours"
+
+
+def test_a_pod_that_another_gate_holds_keeps_no_other_from_an_autoscaler(
+    made: Callable[..., World],
+) -> None:
+    world = made()
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.replaced("high", QUOTA)
+    world.turn()
+    assert (world.gates("low"), world.gates("high")) == ([GATE], [QUOTA])
+    world.turn()
+    assert world.gates("low") == []
+
+
+def lose_driver(world: World) -> None:
+    """The more important application loses its driver with its executor, and what is left has room
+    for these, or for the executor of the other one."""
+    world.see(objects.kubeflow_driver("high", uid="driver-high", node="b"))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+
+
+def test_the_place_of_a_driver_that_nobody_starts_again_is_kept_for_some_minutes(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    lose_driver(world)
+    assert world.gates("low") == [GATE]
+    world.turn(application_incident.SILENT_SECONDS_MAX - 10.0)
+    assert world.gates("low") == [GATE], "a driver's node takes its time to be fenced"
+    world.turn(10.0)
+    assert world.gates("low") == []
+
+
+def test_pods_that_somebody_may_have_refused_for_their_gate_get_none(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    lose_driver(world)
+    resources = [f"sparkoperator.k8s.io/flights/{name}" for name in ("low", "high")]
+    assert world.shell.buckets.issuperset(resources)
+    world.turn(application_incident.SILENT_SECONDS_MAX)
+    assert world.shell.buckets.intersection(resources) == {resources[0]}
+    world.known.registry.forget_pod("driver-high")
+    world.see(objects.kubeflow_driver("high", uid="driver-2", node="", phase="Pending"))
+    world.turn()
+    assert world.shell.buckets.issuperset(resources), "its executors have their turn again"
 
 
 def test_an_autoscaler_sees_what_the_most_important_application_depends_on(
