@@ -17,6 +17,8 @@ from rekindle.protocol import NodeSeen
 PERCENT, MILLIS = 100.0, 1_000.0
 # Of a window, so many jobs of a query are looked at; the others count as these.
 JOBS_MEASURED_MAX = 3
+# Spark numbers executors as they come: one that is so many behind does not come back.
+DROPPED_KNOWN_MAX = 10_000
 # A shorter window may hold one batch of many, and no break.
 SECONDS_MIN = 5.0
 # What Spark raises for jobs and stages that it has forgotten.
@@ -38,7 +40,7 @@ class SparkView:
     look's, `incarnations` counts those that it has named."""
 
     context: Any
-    dropped: set[str] = field(default_factory=set)
+    dropped: dict[str, None] = field(default_factory=dict)
     hosts: dict[str, HostExecutors] = field(default_factory=dict)
     seen: dict[str, NodeSeen] = field(default_factory=dict)
     incarnations: int = 0
@@ -86,7 +88,9 @@ class SparkView:
         for executor, host, _ in tuple(self._executors()):
             if host in nodes and there[host].incarnation == nodes[host]:
                 self.context.killAndReplaceExecutor(executor)
-                self.dropped.add(executor)
+                self.dropped[executor] = None
+                if len(self.dropped) > DROPPED_KNOWN_MAX:
+                    del self.dropped[next(iter(self.dropped))]
 
     def _executors(self) -> Iterator[tuple[str, str, int]]:
         """Id, host and cores of active executors by Spark's status; not of a driver that runs tasks
