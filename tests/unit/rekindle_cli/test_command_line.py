@@ -86,10 +86,10 @@ def test_a_name_that_is_too_long_for_the_system_is_wrong_input(
 
 
 def test_a_place_that_may_not_be_touched_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
-    error = PermissionError(errno.EACCES, "Permission denied", "/root/x")
+    error = PermissionError(errno.EACCES, "Permission denied", "/data/x")
     assert command_line.run(application_that_raises(error), []) == 2
     said = capsys.readouterr().err
-    assert said.startswith("/root/x: Permission denied; let this user read and write there, or ")
+    assert said.startswith("/data/x: Permission denied; let this user read and write there, or ")
     nameless = PermissionError(errno.EACCES, "Permission denied")
     with pytest.raises(PermissionError):
         command_line.run(application_that_raises(nameless), [])
