@@ -372,8 +372,14 @@ def _check_path(path: object) -> None:
             "Replay: path", f"is {argument_checks.shown(path)}", "name a Parquet file"
         )
     if found := path_kinds.other_than_file(path):
-        remedy = "check the path, or make the file first" if "not there" in found else ""
-        argument_checks.refuse(f"source file {path}", found, remedy or "name one Parquet file")
+        remedy = "name one Parquet file"
+        if "://" in str(path):
+            found, remedy = "is an address", "copy it to where all nodes have it, and name that"
+        elif "not there" in found:
+            remedy = "check the path, or make the file first"
+            if not Path(path).is_absolute():
+                remedy = "begin the path at Path(__file__).parent, or check it"
+        argument_checks.refuse(f"source file {path}", found, remedy)
 
 
 def _is_of(name: str, path: str) -> bool:
