@@ -367,10 +367,18 @@ def unreadable(table: pa.Table) -> pa.Table:
     return table.set_column(1, "key", text)
 
 
+def odd_columns(table: pa.Table) -> pa.Table:
+    """Of another type, twice, and not declared."""
+    text = table["n"].cast(pa.string())
+    return table.set_column(2, "n", text).append_column("key", text).append_column("new", text)
+
+
 STRICT = pa.schema([ROWS.field(0), pa.field("key", pa.string(), nullable=False), *[*ROWS][2:]])
 FAULTS: dict[str, Callable[[Stream], Any]] = {
     "no-table": wrong(lambda table: 3),
     "other-columns": wrong(lambda table: table.select(["at"])),
+    "other-order": wrong(lambda table: table.select(ROWS.names[::-1])),
+    "odd-columns": wrong(odd_columns),
     "a-null": lambda s: s.map("null", unwritable, schema=STRICT),
     "raises": wrong(bad(0)),
     "no-mask": lambda s: s.filter("mask", lambda table: [True]),
@@ -419,6 +427,27 @@ class Cut(StatefulOperator):
         return []
 
 
+class Parts(StatefulOperator):
+    """A value of parts that Arrow may cut, as numpy's arrays and as others."""
+
+    value_schema = pa.schema(
+        [
+            ("floats", pa.list_(pa.float32())),
+            ("moments", pa.list_(pa.timestamp("us"))),
+            ("spans", pa.list_(pa.duration("us"))),
+            ("numbers", pa.map_(pa.string(), pa.int8())),
+            ("moment", pa.timestamp("us")),
+        ]
+    )
+
+    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        floats = np.arange(2.0)  # longer ones than those of the type
+        moments = np.array(["2024-01-01"], "M8[us]")
+        spans = np.array([1], "m8[us]")
+        value.update((floats, moments, spans, {"a": 1}, 2.0))
+        return []
+
+
 class Together(StatefulOperator):
     """Raises for rows together, and for none of them alone."""
 
@@ -460,6 +489,7 @@ def _kept(name: str, operator: StatefulOperator, **given: Any) -> Callable[[Stre
 
 ODD: dict[str, Callable[[Stream], Any]] = {
     "cut": _kept("cut", Cut()),
+    "parts": _kept("parts", Parts()),
     "together": _kept("together", Together()),
     "together-letters": _kept("together", Together(), dead_letters=True),
     "uncertain": _kept("kept", Picky(), deterministic=False, dead_letters=True),

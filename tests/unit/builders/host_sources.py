@@ -305,6 +305,7 @@ def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Itera
     library = types.ModuleType("confluent_kafka")
 
     def consumer(options: Any) -> Consumer:
+        options["error_cb"](Failure("TOPIC_AUTHORIZATION_FAILED"))
         options["error_cb"](Failure("_ALL_BROKERS_DOWN"))
         return Consumer(batches)
 
@@ -363,6 +364,10 @@ def _table_of(values: pa.BinaryArray) -> pa.Table:
 def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
     """Decoders, each with values of records."""
     numbers = pa.schema([("value", pa.int64())])
+    short = pa.float32()
+    nested = pa.struct([("x", short), ("xs", pa.list_(short)), ("n", pa.int8())])
+    floats = pa.schema([("value", short), ("all", pa.list_(nested))])
+    of_floats = [b'{"value":Infinity}', b'{"value":1e39}', b'{"all":[{"xs":[1e39],"n":1}]}']
     of_json = [b'{"value":1,"at":5}', None, b"x", b'{"value":2}', b'{"value":"x"}', b"{} {}"]
     return {
         "raw": (None, [b"1", None, b"2"]),
@@ -371,6 +376,8 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
             Csv(pa.schema([*numbers, ("on", pa.timestamp("us"))])),
             [b"1,2024-01-01T00:00:00+02:00", b"2,2024-01-01", b"x,", b'"1', b"1,2,3"],
         ),
+        "json-floats": (Json(floats), of_floats),
+        "csv-floats": (Csv(floats.remove(1)), [b"1.5", b"inf", b"1e999"]),
         "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
         "avro": (
             Avro(
