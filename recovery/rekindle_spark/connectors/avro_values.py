@@ -15,16 +15,18 @@ import struct
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from rekindle.model.errors import InputError, SourceAwayError
 from rekindle_spark.connectors import decoding, hidden_values
 from rekindle_spark.connectors.decoding import Decoded
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
+from rekindle_spark.operators import column_types, python_rows
 from rekindle_spark.user_code import argument_checks
 
 log = logging.getLogger(__name__)
@@ -44,28 +46,32 @@ class Avro:
     """Each value is a record of Avro with the number of its schema in `registry`, an http or https
     URL. Fields that `schema` lacks are ignored, absent ones are null.
 
+    Times are those of Avro's logical types, but columns in `units` are whole numbers of "s", "ms",
+    "us" or "ns" since 1970. A value that its column's type cannot hold exactly is rejected.
     `credentials` are FromFile or FromEnvironment of "USER:PASSWORD".
     """
 
     schema: pa.Schema
     registry: str
     credentials: FromFile | FromEnvironment | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
     _known: dict[int, Any] = field(init=False, default_factory=dict)
     _unknown: dict[int, float] = field(init=False, default_factory=dict)
 
-    def __getstate__(self) -> tuple[pa.Schema, str, FromFile | FromEnvironment | None]:
-        return self.schema, self.registry, self.credentials
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.schema, self.registry, self.credentials, self.units
 
-    def __setstate__(self, saved: tuple[pa.Schema, str, FromFile | FromEnvironment | None]) -> None:
-        self.schema, self.registry, self.credentials = saved
+    def __setstate__(self, saved: tuple[Any, ...]) -> None:
+        self.schema, self.registry, self.credentials, self.units = saved
         self._known, self._unknown = {}, {}
 
     def check(self, where: str) -> None:
-        """Raise InputError for what is no schema or URL, and for a password in the open."""
+        """Raise InputError for what is no schema, unit or URL, and for a password in the open."""
         _library()
         argument_checks.check_kind(
             f"{where}: schema", self.schema, pa.Schema, "give a pyarrow.Schema"
         )
+        decoding.check_units(where, self.schema, self.units)
         if not str(self.registry).startswith(("http://", "https://")):
             what = f"is {argument_checks.shown(self.registry)}"
             argument_checks.refuse(f"{where}: registry", what, "give an http or https URL")
@@ -83,9 +89,12 @@ class Avro:
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
         rows = [self._row(value) for value in values]
-        table = pa.Table.from_pylist(rows, schema=self.schema)
+        schema = decoding.counted(self.schema, self.units)
+        columns = [_column([row.get(one.name) for row in rows], one.type) for one in schema]
+        table = pa.Table.from_arrays(columns, schema=schema)
+        table = decoding.with_moments(table, self.schema, self.units)
         table.validate(full=True)
-        return table
+        return column_types.converted(table, self.schema)
 
     def _row(self, value: bytes) -> dict[str, Any]:
         if len(value) < HEAD.size or value[0] != 0:
@@ -134,6 +143,26 @@ class Avro:
             what=f"cannot be reached ({why})",
             remedy="see that it is there, and can be reached from the nodes",
         )
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kinds.is_nested(kind) or kinds.is_temporal(kind):
+        values = [_part(value, kind) for value in values]
+    return python_rows.typed(values, kind)
+
+
+def _part(value: Any, kind: pa.DataType) -> Any:
+    """What a type takes of a value: of records the fields that it has. Raises TypeError for a
+    number in the place of a time: its unit is not known."""
+    if kinds.is_temporal(kind) and isinstance(value, int | float):
+        raise TypeError(f"found the number {value!r:.60}, whose unit `units` does not say")
+    if kinds.is_struct(kind) and isinstance(value, dict):
+        return {one.name: _part(value.get(one.name), one.type) for one in kind.fields}
+    if kinds.is_map(kind) and isinstance(value, dict):
+        return {key: _part(item, kind.item_type) for key, item in value.items()}
+    if kinds.is_nested(kind) and isinstance(value, list):
+        return [_part(item, kind.field(0).type) for item in value]
+    return value
 
 
 def _no_schema(number: int) -> ValueError:

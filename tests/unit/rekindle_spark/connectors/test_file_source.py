@@ -254,7 +254,8 @@ def test_a_line_that_has_no_end_is_refused_before_it_is_in_memory(
     assert why == "row 2 has more than 1,048,576 bytes"
 
 
-def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path, old: bool) -> None:
     nanoseconds = pa.array([1_000, 1_001, 3_000], pa.timestamp("ns"))
     columns = {
         "more": [1.5, 2.5, 3.5],
@@ -262,7 +263,9 @@ def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path) -> No
         "key": pa.array(["a", None, "a"]).dictionary_encode(),
         "at": nanoseconds,
     }
-    pq.write_table(pa.table(columns), inputs / "a", version="2.6")
+    pq.write_table(
+        pa.table(columns), inputs / "a", version="2.6", use_deprecated_int96_timestamps=old
+    )
     read = everything(source(inputs, "parquet"))
     assert read.rows.drop_columns(["at"]).to_pylist() == [
         {"key": "a", "value": 1},
@@ -270,7 +273,7 @@ def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path) -> No
     ]
     [(path, row, why)] = whys(read, inputs)
     assert (path, row) == ("a", 2)
-    assert "would lose data" in why
+    assert ("column 'at' has nanoseconds, as INT96" if old else "would lose data") in why
 
 
 def test_the_columns_of_parquet_are_those_of_its_first_file(inputs: Path) -> None:
