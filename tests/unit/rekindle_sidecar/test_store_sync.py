@@ -1,4 +1,4 @@
-"""What a sidecar does at the store in a round, where the namespace's quota is used up."""
+"""A round of a sidecar at the store, where the namespace's quota is used up."""
 
 import asyncio
 from collections.abc import Mapping
@@ -72,8 +72,8 @@ async def a_round(connection: FullNamespace) -> SidecarSession:
     return desk
 
 
-def test_what_a_full_namespace_does_not_need_goes_though_nothing_can_be_written() -> None:
-    """Otherwise it would stay full for ever."""
+def test_retention_makes_room_in_a_namespace_where_nothing_can_be_written() -> None:
+    """Otherwise it would stay full."""
     connection = FullNamespace(SharedStore())
     connection.shared.store.watchers.append(connection.notice)
     for number in range(1, ACKS_KEPT + 51):

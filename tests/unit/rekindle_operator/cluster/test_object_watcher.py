@@ -131,7 +131,7 @@ BOOKMARK = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}
     ids=["a version that is gone", "another error", "a version that is refused"],
 )
 def test_after_an_error_of_a_watch_everything_is_listed(said: Any) -> None:
-    """What the error has swallowed is never told again."""
+    """Changes that the error has swallowed do not come a second time."""
     world = Watches(BOOKMARK, said, None)
     world.watcher._run()
     assert world.asked == ["list", "watch 7", "watch 9", "list", "watch 7"]

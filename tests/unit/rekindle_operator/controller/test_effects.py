@@ -1,4 +1,4 @@
-"""What is kept of an application for the requests and Recoveries that follow."""
+"""Facts of an application that are kept for later requests and Recoveries."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -152,8 +152,8 @@ def test_moments_that_cannot_be_written_are_kept_up_to_a_number() -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_what_a_namespace_that_is_gone_refuses_is_given_up(gone: bool) -> None:
-    """The alert for decisions that are not written would fire for ever."""
+def test_a_write_that_a_deleted_namespace_refuses_is_given_up(gone: bool) -> None:
+    """The alert for decisions that are not written would go on."""
 
     class Refusing(Objects):
         def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
