@@ -73,7 +73,7 @@ class SparkView:
             named = str(self.context.getExecutorIds().mkString(","))
         except GONE:
             return None
-        return frozenset(named.split(",")) - self.dropped
+        return frozenset(named.split(",")) - self.dropped.keys()
 
     def _host(self, host: str, executors: frozenset[str]) -> HostExecutors:
         before = self.hosts.get(host)
