@@ -8,6 +8,7 @@ imported when it is first needed.
 """
 
 import base64
+import http.client
 import io
 import json
 import logging
@@ -22,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.model.errors import InputError, SourceAwayError
+from rekindle.model.errors import InputError, SourceAwayError, first_line
 from rekindle_spark.connectors import decoding, hidden_values
 from rekindle_spark.connectors.decoding import Decoded
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
@@ -39,6 +40,8 @@ ASKS_MAX, ASK_AGAIN_SECONDS = 3, 0.5
 # values are looked at many times, in halves, where one of them cannot be decoded.
 UNKNOWN_SECONDS = 5.0
 SCHEMA_BYTES_MAX = 1 << 24
+# With the status 404. Without it, what is between us and a registry has no such page.
+NO_SUCH_SCHEMA = 40403
 
 
 @dataclass(slots=True)
@@ -57,13 +60,14 @@ class Avro:
     units: Mapping[str, str] = field(default_factory=dict)
     _known: dict[int, Any] = field(init=False, default_factory=dict)
     _unknown: dict[int, float] = field(init=False, default_factory=dict)
+    _unread: dict[int, str] = field(init=False, default_factory=dict)
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self.schema, self.registry, self.credentials, self.units
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
         self.schema, self.registry, self.credentials, self.units = saved
-        self._known, self._unknown = {}, {}
+        self._known, self._unknown, self._unread = {}, {}, {}
 
     def check(self, where: str) -> None:
         """Raise InputError for what is no schema, unit or URL, and for a password in the open."""
@@ -100,13 +104,27 @@ class Avro:
         if len(value) < HEAD.size or value[0] != 0:
             raise ValueError("does not begin with the number of a schema")
         _, number = HEAD.unpack_from(value)
-        if number not in self._known:
-            self._known[number] = _library().parse_schema(json.loads(self._fetch(number)))
         body = io.BytesIO(value[HEAD.size :])
-        row = _library().schemaless_reader(body, self._known[number], None)
+        row = _library().schemaless_reader(body, self._schema(number), None)
         if body.read(1) or not isinstance(row, dict):
             raise ValueError(f"is not one record of schema {number}")
         return row
+
+    def _schema(self, number: int) -> Any:
+        """The schema of a number, parsed once. Raises ValueError where there is none, and where it
+        is not one of Avro."""
+        if number in self._unread:
+            raise ValueError(self._unread[number])
+        if number not in self._known:
+            text = self._fetch(number)
+            try:
+                self._known[number] = _library().parse_schema(json.loads(text))
+            except Exception as error:  # of a library, by what others have registered
+                why = f"has schema {number}, which cannot be read ({first_line(error)})"
+                self._unread[number] = why
+                log.warning("schema registry %s: a value %s", self.registry, why)
+                raise ValueError(why) from error
+        return self._known[number]
 
     def _fetch(self, number: int) -> str:
         """The schema of a number. Raises ValueError where the registry has none."""
@@ -116,13 +134,19 @@ class Avro:
             try:
                 return self._ask(number)
             except urllib.error.HTTPError as error:
-                if error.code == 404 and not left:
+                if not _is_unknown(error):
+                    raise self._away(f"answers {error.code}") from None
+                if not left:
                     self._unknown[number] = time.monotonic()
                     log.warning("schema registry %s: has no schema %d", self.registry, number)
                     raise _no_schema(number) from None
-                if error.code != 404:
-                    raise self._away(f"answers {error.code}") from None
-            except (OSError, ValueError, KeyError) as error:
+            except (
+                OSError,
+                http.client.HTTPException,
+                ValueError,
+                LookupError,
+                TypeError,
+            ) as error:
                 raise self._away(type(error).__name__) from None
             time.sleep(ASK_AGAIN_SECONDS)
         raise AssertionError("the last time has returned or raised")
@@ -163,6 +187,15 @@ def _part(value: Any, kind: pa.DataType) -> Any:
     if kinds.is_nested(kind) and isinstance(value, list):
         return [_part(item, kind.field(0).type) for item in value]
     return value
+
+
+def _is_unknown(error: urllib.error.HTTPError) -> bool:
+    """Whether a registry says that it has no such schema."""
+    try:
+        said = json.loads(error.read(SCHEMA_BYTES_MAX))
+        return bool(error.code == 404 and said["error_code"] == NO_SUCH_SCHEMA)
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        return False
 
 
 def _no_schema(number: int) -> ValueError:

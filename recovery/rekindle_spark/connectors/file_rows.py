@@ -104,7 +104,7 @@ def contents(
             return _lines(_unpacked(file, name), form, counted)
         except RekindleError:
             raise
-        except (*UNPACKING, pa.ArrowException, OSError, ValueError) as error:
+        except (*UNPACKING, pa.ArrowException, csv.Error, OSError, ValueError) as error:
             kind = {PARQUET: "Parquet", JSON: "JSON lines", CSV: "CSV"}[form.format]
             said = first_line(error)[:WHY_LENGTH_MAX]
             return _unreadable(f"cannot be read as {kind} ({said})")

@@ -52,6 +52,10 @@ SCHEMA = pa.schema(
 )
 
 
+# Of all source partitions that have one.
+IDENTITY = "id"
+
+
 def of_source(source: Any, **given: Any) -> Pipeline:
     pipeline = Pipeline("story")
     stream = pipeline.source("rows", source, **given)
@@ -61,7 +65,7 @@ def of_source(source: Any, **given: Any) -> Pipeline:
 
 
 def spans(*pieces: tuple[str, int, int]) -> list[dict[str, list[Any]]]:
-    return [{"rows": [[list(piece) for piece in pieces], FINAL_WATERMARK]}]
+    return [{"rows": [[[*piece, IDENTITY] for piece in pieces], FINAL_WATERMARK]}]
 
 
 def with_action(context: Any, actions: Iterator[Action]) -> Iterator[Action]:
@@ -311,6 +315,20 @@ class Consumer:
     def close(self) -> None: ...
 
 
+class Admin:
+    """Knows the ids of topics."""
+
+    def __init__(self, options: Any) -> None:
+        del options
+
+    def describe_topics(self, topics: list[str], request_timeout: float) -> dict[str, Any]:
+        del request_timeout
+        described = types.SimpleNamespace(topic_id=IDENTITY)
+        return {topic: types.SimpleNamespace(result=lambda: described) for topic in topics}
+
+    def poll(self, seconds: float) -> None: ...
+
+
 @contextlib.contextmanager
 def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Iterator[None]:
     library = types.ModuleType("confluent_kafka")
@@ -321,6 +339,9 @@ def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Itera
         return Consumer(batches)
 
     library.Consumer = consumer  # type: ignore[attr-defined]
+    library.KafkaException = RuntimeError  # type: ignore[attr-defined]
+    library.TopicCollection = list  # type: ignore[attr-defined]
+    library.admin = types.SimpleNamespace(AdminClient=Admin)  # type: ignore[attr-defined]
     library.TopicPartition = lambda *parts: types.SimpleNamespace(  # type: ignore[attr-defined]
         topic=parts[0], partition=parts[1], offset=0
     )
@@ -386,7 +407,8 @@ def registry() -> Iterator[None]:
     def answer(request: Any, timeout: float) -> Any:
         del timeout
         if request.full_url.endswith("/2"):
-            raise urllib.error.HTTPError(request.full_url, 404, "no", {}, None)  # type: ignore[arg-type]
+            said = io.BytesIO(b'{"error_code":40403}')
+            raise urllib.error.HTTPError(request.full_url, 404, "no", {}, said)  # type: ignore[arg-type]
         if request.full_url.endswith("/3"):
             raise urllib.error.HTTPError(request.full_url, 500, "no", {}, None)  # type: ignore[arg-type]
         if request.full_url.endswith("/4"):

@@ -70,6 +70,8 @@ class Answering(BaseHTTPRequestHandler):
         if self.server.wants and self.headers["Authorization"] != self.server.wants:
             status = 401
         body = json.dumps({"schema": json.dumps(SCHEMAS.get(number))}).encode()
+        if status == 404 and not self.server.status:
+            body = b'{"error_code":40403,"message":"Schema not found"}'
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -215,12 +217,40 @@ def test_an_unknown_number_is_asked_for_once_in_a_batch_and_again_after_some_sec
     assert decoder.decode([known]).rows["key"].to_pylist() == ["c"]
 
 
-def test_a_registry_that_is_away_or_refuses_makes_the_source_away(registry: Registry) -> None:
-    registry.status = 503
-    with pytest.raises(SourceAwayError, match=r"cannot be reached \(answers 503\)"):
+@pytest.mark.parametrize("status", [503, 404])
+def test_a_registry_that_is_away_or_refuses_makes_the_source_away(
+    registry: Registry, status: int
+) -> None:
+    registry.status = status  # a page that is not there is no schema that is unknown
+    with pytest.raises(SourceAwayError, match=rf"cannot be reached \(answers {status}\)"):
         Avro(SCHEMA, registry.url).decode([order(1, "a")])
     with pytest.raises(SourceAwayError, match=r"cannot be reached \(URLError\)"):
         Avro(SCHEMA, "http://127.0.0.1:1").decode([order(1, "a")])
+
+
+def test_a_registry_that_dies_within_an_answer_is_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(answering: Answering) -> None:
+        answering.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{")
+
+    monkeypatch.setattr(Answering, "do_GET", half)
+    with pytest.raises(SourceAwayError, match=r"cannot be reached \(IncompleteRead\)"):
+        Avro(SCHEMA, registry.url).decode([order(1, "a")])
+
+
+def test_a_schema_that_is_none_of_avro_is_asked_for_once(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(SCHEMAS, 5, {"type": "record", "name": "order", "fields": [{"name": "x"}]})
+    of_others = struct.pack(">bI", 0, 5) + b"x"
+    decoder = Avro(SCHEMA, registry.url)
+    found = decoder.decode([order(1, "a"), *[of_others] * 9, order(2, "b")])
+    assert [*found.rejected] == [*range(1, 10)]
+    assert all("has schema 5, which cannot be read" in why for why in found.rejected.values())
+    assert found.rows["key"].to_pylist() == ["a", "b"]
+    assert registry.asked == [1, 5]
+    assert len(caplog.messages) == 1
 
 
 def test_credentials_are_read_where_they_are_needed_and_sent_nowhere_else(

@@ -209,6 +209,21 @@ def unreadable() -> dict[str, Callable[[Path], object]]:
     }
 
 
+@pytest.mark.parametrize(
+    "content", [b"at,key,value\r1000,k,1\r", b"at,key," + b"v" * 200_000 + b"\n1000,k,1\n"]
+)
+def test_a_csv_whose_first_line_is_none_is_rejected_as_a_whole(
+    content: bytes, inputs: Path
+) -> None:
+    (inputs / "a").write_bytes(content)
+    (inputs / "b").write_text("at,key,value\n2000,k,2\n")
+    read = everything(source(inputs, "csv"))
+    assert values(read) == [2]
+    [(path, _, why)] = whys(read, inputs)
+    assert path == "a"
+    assert why.startswith("cannot be read as CSV (")
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_that_is_no_such_parquet_is_rejected_as_a_whole(number: int, inputs: Path) -> None:
     why, make = [*unreadable().items()][number]
