@@ -419,8 +419,6 @@ class Effects:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
             self.contacts.forget(place)
-            self._executors.pop(place, None)
-            self._per_node.pop(place, None)
             self._cases.forget(place)
             self.limiter.forget(place)
             self.departures.forget(place)

@@ -519,7 +519,7 @@ def _reads_nothing(chain: Chain, work: PartitionWork) -> bool:
         return begin >= end
     index = work.partition - chain.first
     spans = source_reading.share(work.spans, index, chain.parallelism)
-    return all(begin >= end for _, begin, end in spans)
+    return all(begin >= end for _, begin, end, _ in spans)
 
 
 def _are_quiet(chain: Chain, work: PartitionWork, tables: Mapping[str, pa.Table]) -> bool:
