@@ -331,7 +331,7 @@ def kafka_peers(
     ),
     enforce: Enforce = False,
 ) -> None:
-    """Measure one query between two topics, beside Structured Streaming.
+    """Measure one query between topics, beside Spark's own.
 
     JSON from a topic, a window, JSON into a topic, on two nodes; it starts a broker.
 

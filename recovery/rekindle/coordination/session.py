@@ -39,6 +39,7 @@ from rekindle.model.incidents import Incident, NodeLoss
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.protocol import (
+    PROTECTED_QUERIES,
     CheckpointReport,
     Directive,
     Heartbeat,
@@ -454,8 +455,12 @@ def _kind(report: Report) -> str:
 
 
 def _policy(reading: ApplicationReading, now: float) -> Policy:
-    """The application's policy with the priorities that people have set, as long as they hold."""
+    """The application's policy with the priorities that people have set, as long as they hold.
+    Batches of protected queries that catch up are limited, and what they take beyond their share
+    are slots that nobody else needs: that has no costs of its own."""
     policy = reading.topology.policy
+    if reading.topology.program == PROTECTED_QUERIES:
+        policy = replace(policy, catch_up_cost_ratio=0.0)
     queries = {query.name for query in reading.topology.topology.queries}
     if not reading.orders.priorities:
         return policy

@@ -25,6 +25,7 @@ from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings
 from rekindle.protocol import (
+    PROTECTED_QUERIES,
     BufferingOrder,
     DropOrder,
     NodeSeen,
@@ -268,10 +269,11 @@ class Protection:
         somewhere; of others those that are on their way, and each now and then."""
         count = len(self._spark.streams._jsqm.active())
         is_other = count != self._active_count or self._state.waits
-        self._active_count = count
+        self._active_count = -1  # where a look fails, all are looked at again
         for one in self._protected:
             if is_other or not one.is_settled or now - one.looked_at >= STEADY_LOOK_SECONDS:
                 one.look(self._active, now)
+        self._active_count = count
 
     def _active(self, query_id: str) -> Any:
         """The query with an id, if one runs in this session."""
@@ -424,7 +426,7 @@ def _guidance(
         topology=TopologyReport(
             generation=generation,
             sequence=0,
-            program="protected-queries",
+            program=PROTECTED_QUERIES,
             topology=layout.topology,
             policy=known.policy,
             nodes_expected=expected,

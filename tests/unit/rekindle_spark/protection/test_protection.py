@@ -83,6 +83,24 @@ def test_after_one_loss_upon_another_the_most_important_query_goes_on(
         assert made._state.wanted == {"orders"}
 
 
+def test_the_most_important_query_goes_on_though_it_takes_all_and_is_behind(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(protection, "MEASURE_SECONDS", float("inf"))
+    monkeypatch.setattr(protection, "CHECKPOINT_SECONDS", float("inf"))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policy:\n  cpu_cap: 0.6\n  catch_up_seconds: 1\n")
+    starts = {name: spark.start(name) for name in NAMES}
+    made = protect(spark, starts, priorities={"orders": 9}, settings=settings, alone=True)
+    with made:
+        reports: Any = made._guidance.reports  # type: ignore[union-attr]
+        reports.measure({"orders": 85.0, "stock": 50.0, "clicks": 50.0})
+        wait_until(lambda: reports.checkpoint and time.time() - reports.checkpoint.at > 0.5)
+        spark.context.executors = NODES[:1]
+        wait_until(lambda: made._state.losses == 1 and len(made._state.wanted) == 1)
+        assert made._state.wanted == {"orders"}
+
+
 def test_when_spark_is_stopped_waiting_ends_with_an_error(
     spark: Spark, protected: Protection
 ) -> None:
