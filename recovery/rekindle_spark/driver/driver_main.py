@@ -145,8 +145,11 @@ def run(
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
         store.patience = replace(patience, say=partial(_store_away, events, guidance))
+        checkpointing = CheckpointCoordinator(
+            application, shared=savepoint_upgrade.claimed(history, store.generation)
+        )
         del history  # the application has what it needs of it
-        _run(application, guidance)
+        _run(application, guidance, checkpointing)
 
 
 def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:
@@ -304,11 +307,14 @@ def _guidance(
     )
 
 
-def _run(application: DriverContext, guidance: CoordinatorClient[ReportBuilder]) -> None:
+def _run(
+    application: DriverContext,
+    guidance: CoordinatorClient[ReportBuilder],
+    checkpointing: CheckpointCoordinator,
+) -> None:
     store = application.store
     requests = UserRequests(store.files, REQUESTS, application.settings.runtime.epoch_seconds)
     store.requests = requests
-    checkpointing = CheckpointCoordinator(application)
     control = ControlLoop(application, checkpointing, guidance)
     catch_up = CatchUpLoop(application, control)
     loop = EpochLoop(
