@@ -116,7 +116,7 @@ def claimed(history: StoreHistory, generation: int) -> int:
 
 def _epoch(savepoint: Mapping[str, Any], generation: int) -> int:
     """The epoch to which a driver of this generation carries a savepoint over."""
-    return int(savepoint["epoch"]) + max(1, generation - savepoint["generation"])
+    return int(savepoint["epoch"]) + max(1, generation - int(savepoint["generation"]))
 
 
 def _cut(program: Program, last: Cut, epoch: int) -> Cut:

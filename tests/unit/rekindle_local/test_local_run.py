@@ -95,7 +95,7 @@ def test_a_kernel_that_gives_no_names_keeps_nobody_off(
         raise PermissionError(errno.EPERM, "not permitted")
 
     named = type("Named", (socket.socket,), {method: refused})
-    monkeypatch.setattr(local_run.socket, "socket", named)
+    monkeypatch.setattr(socket, "socket", named)
     with local_run.held(str(tmp_path)), local_run.held(str(tmp_path)):
         pass
 
