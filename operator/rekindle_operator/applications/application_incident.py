@@ -225,8 +225,10 @@ def tell(
     *,
     back: bool,
     displaced: Displaced | None = None,
+    is_given_up: bool = False,
 ) -> RecoveryStatus:
-    """The story after a look; the same value where nothing has changed."""
+    """The story after a look; the same value where nothing has changed. `is_given_up`: no new pod
+    has come for too long."""
     at = moment(scene.now)
     name = look.application.place.application
     query = next(iter(before.queries), QueryRecovery(name, look.priority))
@@ -236,7 +238,7 @@ def tell(
     leaves = displaced is not None and displaced.gone_at is None
     admitted = scene.plan is not None and name not in scene.plan.skipped and not leaves
     planned_at = query.planned_at or (at if admitted else None)
-    phase, word, text = _stage(look, scene, displaced, back=back)
+    phase, word, text = _stage(look, scene, displaced, back=back, is_given_up=is_given_up)
     waits = phase not in ("CatchingUp", "Recovered")
     after = msgspec.structs.replace(
         before,
@@ -282,8 +284,19 @@ def _as_reason(word: Reason | RecoveryReason) -> Reason:
     return word  # type: ignore[return-value]
 
 
+def is_whole(status: RecoveryStatus) -> bool:
+    """Whether a Recovery tells of a whole application. One that tells of queries has more
+    conditions."""
+    return [item.type for item in status.conditions] == [RECOVERED]
+
+
 def _stage(
-    look: ApplicationLook, scene: IncidentNow, displaced: Displaced | None, *, back: bool
+    look: ApplicationLook,
+    scene: IncidentNow,
+    displaced: Displaced | None,
+    *,
+    back: bool,
+    is_given_up: bool,
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
     if back:
@@ -292,6 +305,10 @@ def _stage(
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
         return scene.why
+    if is_given_up:
+        minutes = f"{SILENT_SECONDS_MAX / 60:g} minutes"
+        text = f"No new pod of it has come for {minutes}: its room is given to others."
+        return "Recovering", RecoveryReason.NO_NEW_PODS, text
     why = scene.plan.skipped.get(name)
     if displaced is not None and (why is not None or displaced.gone_at is None):
         text = _made_room(displaced)

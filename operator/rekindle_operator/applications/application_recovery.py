@@ -12,7 +12,7 @@ Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -53,9 +53,7 @@ from rekindle_operator.applications.application_writer import ApplicationWriter
 from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
 from rekindle_operator.cluster import application_matching
-from rekindle_operator.cluster.api_client import (
-    Api,
-)
+from rekindle_operator.cluster.api_client import Api, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.pods import Labels, PodSeen
@@ -106,6 +104,8 @@ class ApplicationRecovery:
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
+    # replaced as a whole: errands read it on threads of their own
+    _there: frozenset[Place] = frozenset()
     # of each policy: the newest plan, and its input
     _planned: dict[str, tuple[object, "_Decided"]] = field(default_factory=dict)
     _node_millis: int = 0
@@ -125,6 +125,7 @@ class ApplicationRecovery:
             for name, policy in self.known.policies.items()
             if policy.spec.recovers == APPLICATIONS
         ]
+        self._forget_gone()
         demands: list[NodeDemand] = []
         waiting: set[str] = set()
         buckets: set[str] = set()
@@ -140,6 +141,7 @@ class ApplicationRecovery:
             self._due = now + REFRESH_SECONDS
             return False
         self._give_up([place for place, it in self._stories.items() if it.policy not in policies])
+        self._end_leftovers(frozenset(policies))
         self._release([pod for uid, pod in registry.gated_pods.items() if uid not in waiting])
         self._lifted = {uid: at for uid, at in self._lifted.items() if uid in registry.gated_pods}
         other, self.demands = tuple(demands) != self.demands, tuple(demands)
@@ -156,6 +158,12 @@ class ApplicationRecovery:
         lost = self.judge.looks_lost()
         return frozenset(row.name for row in story.status.lost_nodes if row.name in lost)
 
+    def has_told(self, place: Place, incident: int) -> bool:
+        """Whether the end of a Recovery is written here: its story goes on, or has just ended."""
+        story = self._stories.get(place)
+        told = story is not None and story.spec.incident == incident
+        return told or (place, incident) in self._ended
+
     def forget(self) -> None:
         """Another one acts: what it does is to be read again."""
         self._drop([*self._stories])
@@ -163,6 +171,18 @@ class ApplicationRecovery:
         self._ended.clear()
         self._planned.clear()
         self.demands, self.buckets = (), frozenset()
+
+    def _forget_gone(self) -> None:
+        """Keep nothing of applications that are gone, nor of ends that are seen by now."""
+        self._there = self.known.registry.places()
+        self._sizes = {place: it for place, it in self._sizes.items() if place in self._there}
+        self._ended = {ended for ended in self._ended if not self._is_settled(*ended)}
+
+    def _is_settled(self, place: Place, incident: int) -> bool:
+        known = self.known.recoveries.get(place, {}).values()
+        if not known and place not in self._there:
+            return True
+        return any(item.spec.incident == incident and item.status.phase in ENDED for item in known)
 
     def _drop(self, places: Iterable[Place]) -> None:
         """Have nothing to do with their Recoveries any more: no further executor is deleted."""
@@ -250,7 +270,7 @@ class ApplicationRecovery:
             application = self.known.application(place) if place.namespace == namespace else None
             if application is None or application.policy != name:
                 continue
-            if application.resource is not None and application.resource.ended:
+            if _has_ended(application):
                 continue
             called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
@@ -305,9 +325,12 @@ class ApplicationRecovery:
         self, name: str, policy: RecoveryPolicy, place: Place, look: ApplicationLook
     ) -> OpenStory:
         known = self.known.recoveries.get(place, {}).values()
+        numbers = {item.spec.incident for item in known}
+        # one that has just ended may not be seen yet, and keeps its number
+        numbers |= {incident for where, incident in self._ended if where == place}
         spec = RecoverySpec(
             self.reference(look.application),
-            max((item.spec.incident for item in known), default=0) + 1,
+            max(numbers, default=0) + 1,
             policy.metadata.name,
             policy.spec.class_name,
         )
@@ -582,25 +605,46 @@ class ApplicationRecovery:
                 self._ended.add((place, self._stories.pop(place).spec.incident))
 
     def _give_up(self, places: Iterable[Place]) -> None:
-        """End the Recoveries of these applications, which nobody tells of any more. A write that
-        waits, maybe into a namespace that is gone, gives way to it."""
-        now = time.time()
+        """End the Recoveries of these applications, which nobody tells of any more."""
         for place in places:
-            story = self._stories.pop(place)
-            self.displacing.call_off((story,), now)
-            self._ended.add((place, story.spec.incident))
-            status = msgspec.structs.replace(story.status, displaced=story.displaced)
-            told = status_builder.abandon(status, *self._why_over(place), now)
-            errand = partial(self._writer.end, place, story.spec, told.status)
-            self.errands.leave(f"application {place}", errand)
+            self._end(place, self._stories.pop(place))
+
+    def _end_leftovers(self, policies: Collection[str]) -> None:
+        """End what another operator, or this one in an earlier term, has left open, and whose
+        policy recovers the application no more. Those of applications that are gone `effects`
+        ends."""
+        for place, item in list(self.known.open_recoveries()):
+            application, spec = self.known.application(place), item.spec
+            if application is None or (place, spec.incident) in self._ended:
+                continue
+            policy = f"{place.namespace}/{spec.policy_name}"
+            recovers = policy == application.policy and policy in policies
+            over = _has_ended(application) or not recovers
+            if over and application_incident.is_whole(item.status):
+                self._end(place, OpenStory(policy, spec, item.status, item.status.displaced))
+
+    def _end(self, place: Place, story: OpenStory) -> None:
+        """End a Recovery early. A write of it that waits, maybe into a namespace that is gone,
+        gives way to that."""
+        now = time.time()
+        self.displacing.call_off((story,), now)
+        self._ended.add((place, story.spec.incident))
+        status = msgspec.structs.replace(story.status, displaced=story.displaced)
+        told = status_builder.abandon(status, *self._why_over(place), now)
+        errand = partial(self._writer.end, place, story.spec, told.status)
+        self.errands.leave(_key(place, story.spec), errand)
 
     def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
         application = self.known.application(place)
         if application is None:
             return RecoveryReason.APPLICATION_GONE, f"{place.application} is not there any more."
-        if application.resource is not None and application.resource.ended:
+        if _has_ended(application):
             return RecoveryReason.APPLICATION_GONE, f"{place.application} has ended."
-        text = f"No policy recovers {place.application} as a whole any more."
+        other = self.known.policies.get(application.policy or "")
+        if other is not None and other.spec.recovers == APPLICATIONS:
+            text = f"Policy {other.metadata.name} recovers {place.application} from now on."
+        else:
+            text = f"No policy recovers {place.application} as a whole any more."
         return RecoveryReason.POLICY_GONE, text
 
     def _tell(
@@ -612,14 +656,27 @@ class ApplicationRecovery:
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds) and not story.makes_room
         after = application_incident.tell(
-            story.status, look, scene, back=back, displaced=story.displaced
+            story.status,
+            look,
+            scene,
+            back=back,
+            displaced=story.displaced,
+            is_given_up=story.is_given_up(now),
         )
         requests = self.rows(place).get(story.spec.incident, story.status.requests)
         after = msgspec.structs.replace(after, requests=requests)
         if after != story.status:
             story.status = after
-            errand = partial(self._writer.write, place, story.spec, after, kept)
-            self.errands.leave(f"application {place}", errand)
+            errand = partial(self._write, place, story.spec, after, kept)
+            self.errands.leave(_key(place, story.spec), errand)
+
+    def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
+        """An errand. What is refused as the application has gone, with its namespace, is left."""
+        try:
+            self._writer.write(place, spec, status, kept)
+        except ApiRefused:
+            if place in self._there:
+                raise
 
     def _release(self, pods: Iterable[PodSeen]) -> None:
         """Have gates of ours lifted, soon."""
@@ -645,6 +702,15 @@ class _Turn:
     demands: tuple[NodeDemand, ...] = ()
     waiting: frozenset[str] = frozenset()
     buckets: frozenset[str] = frozenset()
+
+
+def _key(place: Place, spec: RecoverySpec) -> str:
+    """Of an errand: the end of an incident does not give way to the beginning of the next one."""
+    return f"application {place} {spec.incident}"
+
+
+def _has_ended(application: application_matching.MatchedApplication) -> bool:
+    return application.resource is not None and application.resource.ended
 
 
 def _priorities(held: object) -> dict[str, float]:
