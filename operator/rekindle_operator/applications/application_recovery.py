@@ -21,7 +21,6 @@ import msgspec
 from rekindle.coordination.application_status import named
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.reasons import Reason
-from rekindle.protocol import PriorityOverride
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.custom_resources import identity
@@ -55,10 +54,8 @@ from rekindle_operator.applications.displacement_runner import DisplacementRunne
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.api_client import Api, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.nodes import ClusterNode
-from rekindle_operator.cluster.pods import Labels, PodSeen
+from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
-from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning import ExecutorShape, NodeDemand, NodeIncident, limits_of
@@ -251,7 +248,7 @@ class ApplicationRecovery:
             now=now,
             plan=None,
             nodes={},
-            lost_total=_lost_total(looks),
+            lost_total=application_incident.lost_total(looks),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=("Held", RecoveryReason.CLASS_WITHDRAWN, text),
         )
@@ -264,13 +261,14 @@ class ApplicationRecovery:
         priorities: Mapping[str, float],
         lost: frozenset[str],
     ) -> Iterator[tuple[Place, ApplicationLook]]:
-        namespace, needs = policy.metadata.namespace, _needs(policy)
+        namespace = policy.metadata.namespace
+        needs = {item.name: item for item in policy.spec.applications}
         nodes = self.known.registry.nodes
         for place in self.known.registry.places():
             application = self.known.application(place) if place.namespace == namespace else None
             if application is None or application.policy != name:
                 continue
-            if _has_ended(application):
+            if application_incident.has_ended(application):
                 continue
             called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
@@ -361,7 +359,7 @@ class ApplicationRecovery:
             now=now,
             plan=made,
             nodes=nodes,
-            lost_total=_lost_total(looks),
+            lost_total=application_incident.lost_total(looks),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=why,
             room_makers=displacement_runner.room_makers(open_),
@@ -375,7 +373,9 @@ class ApplicationRecovery:
             # the room is for pods that another one cannot do without
             admitted = made.admitted - made.further
         else:
-            admitted = made.admitted | self._for_autoscalers(made, held, looks)
+            makes = any(item.provider != PENDING_PODS for item in held.providers)
+            seen = frozenset[str]() if makes else application_incident.for_autoscalers(made, looks)
+            admitted = made.admitted | seen
         waiting = {
             pod.uid
             for place, look in looks.items()
@@ -496,7 +496,9 @@ class ApplicationRecovery:
         needs = {(pod.tolerates, pod.node_labels) for look in looks for pod in look.waiting}
         known = self.known.registry.nodes
         return frozenset(
-            name for name in nodes if all(_suits(known[name], *need) for need in needs)
+            name
+            for name in nodes
+            if all(application_incident.suits(known[name], *need) for need in needs)
         )
 
     def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
@@ -512,7 +514,9 @@ class ApplicationRecovery:
         free = {
             name: registry.free_millis(name) + leaving.get(name, 0)
             for name, node in registry.nodes.items()
-            if name not in silent and _is_open(node) and any(_suits(node, *need) for need in needs)
+            if name not in silent
+            and application_incident.is_open(node)
+            and any(application_incident.suits(node, *need) for need in needs)
         }
         self._node_millis = max(
             (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
@@ -525,31 +529,6 @@ class ApplicationRecovery:
         )
         return reserve(free, pending)
 
-    def _for_autoscalers(
-        self, made: ApplicationPlan, held: Effective, looks: Mapping[Place, ApplicationLook]
-    ) -> frozenset[str]:
-        """Where nobody makes requests for nodes: the pods of the most important application that
-        waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
-        less important ones that find no node keep nobody waiting."""
-        makes = any(item.provider != PENDING_PODS for item in held.providers)
-        if makes or made.admitted:
-            return frozenset()
-        named = {look.application.place.application: look for look in looks.values()}
-        demands = {name: look.demand(affected=True) for name, look in named.items()}
-        for first in _ordered(look for look in looks.values() if look.waiting or look.pending):
-            name = first.application.place.application
-            group = upstream(name, demands)
-            pending = (pod for other in group for pod in named[other].pending)
-            if any(not pod.gated_by_others for pod in pending):
-                return frozenset()  # what is less important waits for it
-            needed = {uid for other in group for uid in demands[other].needed()}
-            found = {pod.uid for other in group for pod in named[other].waiting} & needed
-            if not found and demands[name].is_of_use:
-                found = {pod.uid for pod in first.waiting[:1]}
-            if found:
-                return frozenset(found)
-        return frozenset()
-
     def _wanted(
         self,
         policy: RecoveryPolicy,
@@ -559,7 +538,7 @@ class ApplicationRecovery:
         open_: Mapping[Place, OpenStory],
     ) -> Iterator[NodeDemand]:
         """Nodes for what waits, in the name of each application's Recovery."""
-        ordered = [look.application.place for look in _ordered(looks.values())]
+        ordered = [look.application.place for look in application_incident.ordered(looks.values())]
         counts = nodes_wanted(made, (item.application for item in ordered), self._node_millis)
         class_ = self.known.classes[policy.spec.class_name]
         for place in ordered:
@@ -619,7 +598,7 @@ class ApplicationRecovery:
                 continue
             policy = f"{place.namespace}/{spec.policy_name}"
             recovers = policy == application.policy and policy in policies
-            over = _has_ended(application) or not recovers
+            over = application_incident.has_ended(application) or not recovers
             if over and application_incident.is_whole(item.status):
                 self._end(place, OpenStory(policy, spec, item.status, item.status.displaced))
 
@@ -632,13 +611,13 @@ class ApplicationRecovery:
         status = msgspec.structs.replace(story.status, displaced=story.displaced)
         told = status_builder.abandon(status, *self._why_over(place), now)
         errand = partial(self._writer.end, place, story.spec, told.status)
-        self.errands.leave(_key(place, story.spec), errand)
+        self.errands.leave(f"application {place} {story.spec.incident}", errand)
 
     def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
         application = self.known.application(place)
         if application is None:
             return RecoveryReason.APPLICATION_GONE, f"{place.application} is not there any more."
-        if _has_ended(application):
+        if application_incident.has_ended(application):
             return RecoveryReason.APPLICATION_GONE, f"{place.application} has ended."
         other = self.known.policies.get(application.policy or "")
         if other is not None and other.spec.recovers == APPLICATIONS:
@@ -668,7 +647,7 @@ class ApplicationRecovery:
         if after != story.status:
             story.status = after
             errand = partial(self._write, place, story.spec, after, kept)
-            self.errands.leave(_key(place, story.spec), errand)
+            self.errands.leave(f"application {place} {story.spec.incident}", errand)
 
     def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
         """An errand. What is refused as the application has gone, with its namespace, is left."""
@@ -704,52 +683,18 @@ class _Turn:
     buckets: frozenset[str] = frozenset()
 
 
-def _key(place: Place, spec: RecoverySpec) -> str:
-    """Of an errand: the end of an incident does not give way to the beginning of the next one."""
-    return f"application {place} {spec.incident}"
-
-
-def _has_ended(application: application_matching.MatchedApplication) -> bool:
-    return application.resource is not None and application.resource.ended
-
-
 def _priorities(held: object) -> dict[str, float]:
     """Of applications by name, with those that people have set for now; none without a class."""
     if not isinstance(held, Effective):
         return {}
     now = time.time()
-    set_now = {name: item.priority for name, item in held.overrides.items() if _holds(item, now)}
+    set_now = {
+        name: item.priority
+        for name, item in held.overrides.items()
+        if item.until is None or item.until > now
+    }
     return {**held.policy.priorities, **set_now}
-
-
-def _lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
-    return len({name for look in looks.values() for name in look.lost})
-
-
-def _needs(policy: RecoveryPolicy) -> dict[str, ApplicationNeed]:
-    return {item.name: item for item in policy.spec.applications}
 
 
 def _is_overdue(pod: PodSeen) -> bool:
     return time.time() - pod.created_at >= WAIT_SECONDS_MAX
-
-
-def _holds(override: PriorityOverride, now: float) -> bool:
-    return override.until is None or override.until > now
-
-
-def _ordered(looks: Iterable[ApplicationLook]) -> list[ApplicationLook]:
-    """The most important first."""
-    return sorted(looks, key=lambda look: (-look.priority, str(look.application.place)))
-
-
-def _is_open(node: ClusterNode) -> bool:
-    """Whether pods are put on a node, as far as it depends on the node alone."""
-    judged = node.judged
-    return judged.ready == READY and not (judged.unschedulable or node.fenced)
-
-
-def _suits(node: ClusterNode, tolerates: tuple[str, ...], node_labels: Labels) -> bool:
-    """Whether a pod may run on a node, by the taints that it tolerates and its node selector."""
-    tolerated = "*" in tolerates or set(tolerates).issuperset(node.judged.taints)
-    return tolerated and node.judged.labels.items() >= dict(node_labels).items()
