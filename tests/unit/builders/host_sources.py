@@ -329,8 +329,24 @@ class Admin:
     def poll(self, seconds: float) -> None: ...
 
 
+def no_admin(failure: str) -> type[Admin]:
+    """One whose answers about topics are a failure."""
+
+    class NoAdmin(Admin):
+        def describe_topics(self, topics: list[str], request_timeout: float) -> dict[str, Any]:
+            def result() -> Any:
+                raise RuntimeError(Failure(failure))
+
+            del request_timeout
+            return {topic: types.SimpleNamespace(result=result) for topic in topics}
+
+    return NoAdmin
+
+
 @contextlib.contextmanager
-def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Iterator[None]:
+def kafka_of(
+    batches: list[list[Record]], silent_seconds: float = 10.0, admin: type[Admin] = Admin
+) -> Iterator[None]:
     library = types.ModuleType("confluent_kafka")
 
     def consumer(options: Any) -> Consumer:
@@ -341,7 +357,7 @@ def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Itera
     library.Consumer = consumer  # type: ignore[attr-defined]
     library.KafkaException = RuntimeError  # type: ignore[attr-defined]
     library.TopicCollection = list  # type: ignore[attr-defined]
-    library.admin = types.SimpleNamespace(AdminClient=Admin)  # type: ignore[attr-defined]
+    library.admin = types.SimpleNamespace(AdminClient=admin)  # type: ignore[attr-defined]
     library.TopicPartition = lambda *parts: types.SimpleNamespace(  # type: ignore[attr-defined]
         topic=parts[0], partition=parts[1], offset=0
     )
@@ -466,6 +482,14 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
             [_avro_parts(1), _avro_parts(2)],
         ),
         "bytes-parts": (Bytes(pa.schema([("in", pa.map_(pa.string(), short))]), _maps), [b"1"]),
+        **{
+            f"avro-{kind}": (
+                Avro(pa.schema([("value", kind)]), "http://r", units={"value": kind.unit}),
+                [_avro(1, "a")],
+            )
+            for kind in (pa.duration("ms"), pa.time32("s"), pa.time64("us"))
+        },
+        "avro-date": (Avro(pa.schema([("value", pa.date32())]), "http://r"), [_avro(1, "a")]),
         "avro-3": (Avro(numbers, "http://r"), [_avro(1, "a", 3)]),
         "avro-4": (Avro(numbers, "http://r"), [_avro(1, "a", 4)]),
     }
@@ -520,6 +544,21 @@ def of_kafka(folder: Path) -> Iterator[Action]:
         with failing():
             story.begin()
         yield from with_action(failing, story.actions())
+    for failure in ("UNKNOWN_TOPIC_OR_PART", "_TRANSPORT"):
+        story = Story(
+            f"kafka with no topic: {failure}",
+            folder / f"no{failure}",
+            of_source(Kafka("b:9", ["orders"])),
+            spans(("orders/0", 0, 1)),
+        )
+
+        def gone(failure: str = failure) -> Any:
+            end = Record(1, None, Failure("_PARTITION_EOF"))
+            return kafka_of([[Record(0, b"1")], [end]], 0.01, no_admin(failure))
+
+        with gone():
+            story.begin()
+        yield from with_action(gone, story.actions())
 
 
 def of_logs(folder: Path) -> Iterator[Action]:
