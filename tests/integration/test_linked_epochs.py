@@ -15,6 +15,7 @@ from harms import (
     lose,
     meet,
     neighbours,
+    newest_of,
     node_of,
     start_workers,
 )
@@ -34,6 +35,67 @@ def test_losses_over_links_change_no_row(prepare: Prepare) -> None:
         the_driver_is_killed,
     )
     application.finish()
+
+
+def test_losses_with_several_epochs_on_their_way_change_no_row(prepare: Prepare) -> None:
+    runtime = {**LINKS, "epoch_seconds": 0.3}
+    application = prepare(policy={"silent_seconds": 8}, runtime=runtime)
+    application.start_and_recover()
+    meet(
+        application,
+        one_is_killed_while_epochs_follow,
+        a_host_dies_while_epochs_follow,
+        the_driver_is_killed_while_epochs_follow,
+    )
+    application.finish()
+
+
+def one_is_killed_while_epochs_follow(application: Application) -> None:
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    while_epochs_follow(application)
+    lose(application, [victim])
+    an_epoch_that_followed_counts(application, before)
+    start_workers(application, victim, after=before.events)
+    application.await_event("recovered", after=before.events)
+    before.assert_untouched(neighbours(application, victim))
+
+
+def a_host_dies_while_epochs_follow(application: Application) -> None:
+    before = Before.of(application)
+    while_epochs_follow(application)
+    kill_host(application, node_of(application, "rising"))
+    application.await_event("recovered", after=before.events)
+    an_epoch_that_followed_counts(application, before)
+
+
+def the_driver_is_killed_while_epochs_follow(application: Application) -> None:
+    before = Before.of(application)
+    while_epochs_follow(application)
+    application.driver.kill()
+    application.start_and_recover()
+    an_epoch_that_followed_counts(application, before)
+
+
+def while_epochs_follow(application: Application) -> None:
+    """Returns while at least two epochs are on their way."""
+    begin = application.seen
+
+    def follows() -> bool:
+        cut = newest_of(application, "cut")
+        ran = application.happened("ran", after=begin)
+        return bool(ran) and cut is not None and cut["epoch"] > ran[-1]["epoch"] + 1
+
+    in_the_middle_of_an_epoch(application)
+    application.await_condition("an epoch follows another", follows)
+
+
+def an_epoch_that_followed_counts(application: Application, before: Before) -> None:
+    begin = max(application.seen, before.events)
+    application.await_condition(
+        "an epoch that followed another counts",
+        lambda: any(ran.get("following") for ran in application.happened("ran", after=begin)),
+    )
 
 
 def one_is_killed_in_the_middle_of_an_epoch(application: Application) -> None:
