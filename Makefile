@@ -116,7 +116,7 @@ cluster: setup packages ## tests on real kubelets and containerds on this machin
 
 e2e: setup packages ## the scenarios of docs/e2e.md on such a cluster, or one: make e2e SCENARIO=zone-loss (root)
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m scenarios $(SCENARIO) \
-	  $(if $(STRATEGIES),--strategies $(STRATEGIES))
+	  $(if $(STRATEGIES),--strategies $(STRATEGIES)) $(if $(NODES),--nodes $(NODES))
 
 # It needs nothing that is installed, so that it does not install first what a user wants to be rid of.
 INSTALLED_PYTHON := $(wildcard $(BIN)/python)

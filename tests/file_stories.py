@@ -7,13 +7,15 @@ test_hdfs_store.py in tests/integration of S3 and HDFS.
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import pytest
 from output_stores import Writer, rows
 
 import rekindle
-from rekindle.model.errors import InputError, RunError
+from rekindle.model.errors import FencedError, InputError, RunError
 from rekindle_spark.output import output_commit
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import commit_log
@@ -26,6 +28,7 @@ __all__ = [
     "Story",
     "a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count",
     "a_newer_driver_fences_an_older_one",
+    "late_removals_of_a_fenced_driver_remove_nothing_that_counts",
     "output_is_read_as_it_was_committed",
 ]
 
@@ -140,8 +143,37 @@ def a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(plac
     history = CheckpointStore(place).open(3.0)
     assert history.checkpoint is not None
     assert (history.checkpoint["epoch"], output_commit.unpublished(history)) == (2, None)
-    assert "5.json" not in files.names("checkpoints")
     assert [one[3] for one in outputs_of(CheckpointStore(place))] == ["B-3", "B-4", "B-5"]
+
+
+def late_removals_of_a_fenced_driver_remove_nothing_that_counts(place: str) -> None:
+    """Of a whole store at a place that nobody has used: a driver is at a void record, and to remove
+    what nobody needs, and stands still until the next one has gone further."""
+    on_its_way: list[tuple[str, bytes]] = []
+    older = opened(place, 9)
+    older.begin_checkpoint(5)
+    older.files = delayed(older.files, on_its_way)
+    older.complete_checkpoint(5, checkpoint(5, "A"))
+    removals = list[Call]()
+    fenced = CheckpointStore(place)
+    fenced.open(2.0)
+    places.at(place).create(*on_its_way[0])
+    fenced.files = postponed(fenced.files, removals, "remove")
+    for epoch in (2, 3, 4, 5):
+        with suppress(FencedError):
+            fenced.begin_checkpoint(epoch)
+            fenced.complete_checkpoint(epoch, checkpoint(epoch, "B"))
+    newest = CheckpointStore(place)
+    newest.open(3.0)
+    for epoch in (5, 6, 7):
+        newest.begin_checkpoint(epoch)
+        newest.complete_checkpoint(epoch, checkpoint(epoch, "C"))
+        before = CheckpointStore(place).read().checkpoint
+        for removal in removals:
+            removal()
+        assert CheckpointStore(place).read().checkpoint == before
+    assert removals
+    assert CheckpointStore(place).read().sound == {6, 7}
 
 
 def output_is_read_as_it_was_committed(place: str) -> None:
@@ -185,6 +217,27 @@ class Delayed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._files, name)
+
+
+Call = Callable[[], object]
+
+
+class Postponed:
+    """Files of which calls of some methods get to the store later: they are in `calls`."""
+
+    def __init__(self, files: Files, calls: list[Call], methods: tuple[str, ...]) -> None:
+        self._files, self._calls, self._methods = files, calls, methods
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._files, name)
+        if name not in self._methods:
+            return found
+        return lambda *args: self._calls.append(partial(found, *args))
+
+
+def postponed(files: Files, calls: list[Call], *methods: str) -> Files:
+    """The same files, but that calls of these methods go to `calls`."""
+    return cast("Files", Postponed(files, calls, methods))
 
 
 def delayed(files: Files, later: list[tuple[str, bytes]], folder: str = "checkpoints") -> Files:

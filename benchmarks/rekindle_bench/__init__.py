@@ -16,6 +16,7 @@
     interference           what catching up costs those that run
     kafka_benchmark        reading from Kafka and writing to it, beside a plain client
     kafka_lag              how long rows take from a topic to the next
+    kafka_peers            one query between two topics, beside Structured Streaming
     kafka_measurement      one way to read from Kafka or to write to it, measured
     lag_chart              pictures of how far queries were behind
     outage_figures         the figures of one run in a failure, from its events

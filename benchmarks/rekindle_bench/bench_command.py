@@ -320,6 +320,30 @@ def kafka_lag(
     enforcement.enforce(benchmark.measure(rounds, seconds, backlog, directory), enforce)
 
 
+@bench.command("kafka-peers")
+def kafka_peers(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each has a turn.")] = 3,
+    rows: Annotated[
+        int, typer.Option(min=200_000, max=100_000_000, help="Rows that are in the topic.")
+    ] = 6_000_000,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-kafka-peers"
+    ),
+    enforce: Enforce = False,
+) -> None:
+    """Measure one query between topics, beside Spark's own.
+
+    JSON from a topic, a window, JSON into a topic, on two nodes; it starts a broker.
+
+    Example: rekindle bench kafka-peers --rounds 3 --rows 6000000 --report kafka-peers
+    """
+    from rekindle_bench import kafka_peers as benchmark
+
+    _check_runs("--rounds", rounds, enforce)
+    directory = cli_options.new_directory(report)
+    enforcement.enforce(benchmark.measure(rounds, rows, directory), enforce)
+
+
 @bench.command()
 def profile(
     seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,

@@ -45,14 +45,14 @@ def measure(rounds: int, rows: int, directory: Path) -> dict[str, Any]:
     with broker:
         broker.make_topics({INPUT: 1})
         there = rows + kafka_measurement.EPOCH_ROWS  # the first are not measured
-        _alone(kafka_measurement.fill, KafkaWorkload("", broker.servers, INPUT, there))
+        alone(kafka_measurement.fill, KafkaWorkload("", broker.servers, INPUT, there))
         for number in range(rounds):
             reads = {
                 way: KafkaWorkload(way, broker.servers, INPUT, there)
                 for way in in_turn(tuple(kafka_measurement.READERS), number)
             }
             readings.append(
-                {way: _alone(kafka_measurement.read, work) for way, work in reads.items()}
+                {way: alone(kafka_measurement.read, work) for way, work in reads.items()}
             )
             writes = {
                 way: KafkaWorkload(way, broker.servers, f"written-{number}-{way}", rows)
@@ -64,7 +64,7 @@ def measure(rounds: int, rows: int, directory: Path) -> dict[str, Any]:
                 )
             )
             writings.append(
-                {way: _alone(kafka_measurement.write, work) for way, work in writes.items()}
+                {way: alone(kafka_measurement.write, work) for way, work in writes.items()}
             )
             for way, result in (*readings[-1].items(), *writings[-1].items()):
                 console.print(
@@ -133,7 +133,7 @@ def check_same(results: Mapping[str, KafkaMeasurement]) -> None:
         )
 
 
-def _alone(function: Callable[[KafkaWorkload], Result], work: KafkaWorkload) -> Result:
+def alone(function: Callable[[KafkaWorkload], Result], work: KafkaWorkload) -> Result:
     """Call it in a process that does nothing else."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, work).result()

@@ -83,12 +83,15 @@ def rows(begin: int, end: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def fill(work: KafkaWorkload) -> None:
-    """Write the rows that are to be read. Raises RunError where the broker does not take them."""
+def fill(work: KafkaWorkload, partitions: int = 1) -> None:
+    """Write the rows that are to be read, dealt out to so many partitions of the topic. Raises
+    RunError where the broker does not take them."""
     producer = _producer(work.servers)
     for begin in range(0, work.rows, EPOCH_ROWS):
         table = rows(begin, min(work.rows, begin + EPOCH_ROWS))
-        _produce(producer, work.topic, 0, kafka_sink.json_objects(table))
+        values = kafka_sink.json_objects(table)
+        for partition in range(partitions):
+            _produce(producer, work.topic, partition, values[partition::partitions])
     _flush(producer, work.topic)
 
 

@@ -4,18 +4,19 @@
                                                                   ▲         ▲
                                                                 early      late
 
-Files of exchanges, the driver's live heap, hosts' and nodes' memory are sampled all along, of 200
-epochs each: the late samples of the last life are compared with its early ones, and with the late
-ones of the first life. With 1,000 epochs or more there are several lives, at most ten, each with a
-loss; the time of their starts, and the store that they find, are compared as well. Files rise
-between two checkpoints and fall with each, so their peaks are compared; of the others the medians.
-What lives on a heap is known after a collection, so `jcmd`, which is beside `java`, asks for one
-before each sample. In the end every row of output is compared with the batch answer (`soak_rows`).
+Files of exchanges, the driver's live heap, the memory of its Python, of hosts and of nodes are
+sampled all along, of 200 epochs each: the late samples of the last life are compared with its early
+ones, and with the late ones of the first life. With 1,000 epochs or more there are several lives,
+at most ten, each with a loss; the time of their starts, and the store that they find, are compared
+as well. Files rise between two checkpoints and fall with each, so their peaks are compared; of the
+others the medians. What lives on a heap is known after a collection, so `jcmd`, which is beside
+`java`, asks for one before each sample. In the end every row of output is compared with the batch
+answer (`soak_rows`).
 """
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -69,7 +70,13 @@ SECONDS_PER_EPOCH_MAX, SECONDS_PER_LIFE_MAX = 2.0, 240.0
 POLL_SECONDS = 0.2
 HOST = b"rekindle_spark.executor.host"
 PEAKS = ("shuffle_files",)
-MEASURES = ("shuffle_files", "driver_heap_bytes", "host_memory_bytes", "node_memory_bytes")
+MEASURES = (
+    "shuffle_files",
+    "driver_heap_bytes",
+    "driver_python_bytes",
+    "host_memory_bytes",
+    "node_memory_bytes",
+)
 
 Sample = dict[str, float]
 
@@ -188,7 +195,7 @@ class _Soak:
         if event["kind"] == "recovered":
             self.recovered = max(1, event["epoch"])
         if event["kind"] == "statistics" and not _has_run(life, life.end):
-            life.samples.append(_sample(event, self.cluster))
+            life.samples.append(_sample(event, self.cluster, self.driver.processes))
             _collect(self.driver)
             last = self.lives[-1].end
             self.console.print(f"epoch {event['epoch']} of {last}: {life.samples[-1]}")
@@ -223,12 +230,12 @@ def _collect(driver: DriverProcess) -> None:
     """Have the driver's JVM collect its heap, for the next event to tell of."""
     java = spark_distribution.find_distribution().java
     for pid in driver.processes:
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+        if _is_java(pid):
             line = [str(java.with_name("jcmd")), str(pid), "GC.run"]
             subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
 
 
-def _sample(event: Mapping[str, Any], cluster: LocalCluster) -> Sample:
+def _sample(event: Mapping[str, Any], cluster: LocalCluster, driver: Sequence[int]) -> Sample:
     files = sum(
         1
         for node in cluster.nodes
@@ -241,9 +248,22 @@ def _sample(event: Mapping[str, Any], cluster: LocalCluster) -> Sample:
         "shuffle_files": files,
         "retained_shuffles": event["retained_shuffles"],
         "driver_heap_bytes": event["driver_heap_bytes"],
+        "driver_python_bytes": python_bytes(driver),
         "host_memory_bytes": sum(size for pid, size in resident.items() if _is_host(pid)),
         "node_memory_bytes": sum(resident.values()),
     }
+
+
+def python_bytes(processes: Iterable[int]) -> int:
+    """Memory of those of a driver's processes that are no JVM: what it knows is in its Python."""
+    return sum(process_sets.resident_bytes(pid) for pid in processes if not _is_java(pid))
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
 
 
 def _is_host(pid: int) -> bool:

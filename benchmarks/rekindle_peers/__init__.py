@@ -11,5 +11,5 @@
     flink                 the flights as a job of Flink
     structured_streaming  the flights as ordinary Spark
 
-Called by `rekindle bench recovery`, `steady`, `peer` and `protect`.
+Called by `rekindle bench recovery`, `steady`, `peer`, `protect` and `kafka-peers`.
 """

@@ -18,7 +18,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -112,6 +112,26 @@ def start(
     return driver
 
 
+def spark_variables(
+    cluster: LocalCluster, jars: Sequence[Path], conf: Mapping[str, str]
+) -> Mapping[str, str]:
+    """The variables with which a program has a Spark session on a cluster: with these jars in the
+    driver, and more options of Spark. Executors have the jars of the cluster's own class path."""
+    options = {
+        **cluster.spark_options(STRUCTURED_STREAMING_MEGABYTES),
+        "spark.driver.extraClassPath": ":".join(map(str, jars)),
+        "spark.ui.enabled": "false",
+        **conf,
+    }
+    submit = ["--master", cluster.master_url]
+    submit += [part for key, value in options.items() for part in ("--conf", f"{key}={value}")]
+    return {
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"]),
+        "SPARK_HOME": str(spark_distribution.find_distribution().spark_home),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }
+
+
 def _rekindle(driver: DriverProcess, work: PeerWork, rows_per_second: float | None) -> None:
     pipeline, settings = run_inputs.write(
         driver.directory,
@@ -134,16 +154,9 @@ def _rekindle(driver: DriverProcess, work: PeerWork, rows_per_second: float | No
 def _structured_streaming(
     driver: DriverProcess, work: PeerWork, rows_per_second: float | None, shared: bool = False
 ) -> None:
-    cluster = _spark(work)
-    conf = {
-        **cluster.spark_options(STRUCTURED_STREAMING_MEGABYTES),
-        "spark.driver.extraClassPath": replay_jar.path(),
-        "spark.ui.enabled": "false",
-        # with pools for protected queries
-        "spark.scheduler.mode": "FIFO" if work.protection is None else "FAIR",
-    }
-    submit = ["--master", cluster.master_url]
-    submit += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    # with pools for protected queries
+    conf = {"spark.scheduler.mode": "FIFO" if work.protection is None else "FAIR"}
+    variables = spark_variables(_spark(work), [Path(replay_jar.path())], conf)
     arguments = [sys.executable, "-m", "rekindle_peers.structured_streaming"]
     arguments += [str(work.flights), "--store", str(driver.store)]
     arguments += ["--events", str(driver.events), "--queries", ",".join(sorted(work.names))]
@@ -153,12 +166,6 @@ def _structured_streaming(
     arguments += ["--shared"] if shared else []
     arguments += ["--trigger-seconds", str(work.trigger_seconds)]
     arguments += _protection_arguments(work, driver.directory)
-    found = spark_distribution.find_distribution()
-    variables: Mapping[str, str] = {
-        "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"]),
-        "SPARK_HOME": str(found.spark_home),
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-    }
     driver.launch(arguments, variables)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.model.errors import InputError, RekindleError
+from rekindle_cli import cli_options
 from scenarios import report_folders, strategies
 from testbed import test_programs
 from testbed.exit_codes import exit_code
@@ -42,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     # started in the background, where it is ignored otherwise.
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, signal.default_int_handler)
-    return exit_code(lambda: _run(given.names, given.strategies.split(","), given.report))
+    return exit_code(
+        lambda: _run(given.names, given.strategies.split(","), given.report, given.nodes)
+    )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -73,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--report", type=Path, default=FOLDER, metavar="DIR", help=f"where reports go ({FOLDER})"
+    )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=10,
+        metavar="N",
+        help="nodes for executors in applications, displacement, protected-queries (10)",
     )
     return parser
 
@@ -111,10 +121,12 @@ def _book(given: argparse.Namespace) -> None:
         print(path)
 
 
-def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
+def _run(names: Sequence[str], wanted: Sequence[str], folder: Path, nodes: int) -> int:
     # Only here: they import clients, and Spark.
-    from scenarios import scenario_prerequisites, scenario_selection
+    from scenarios import application_scenarios, scenario_prerequisites, scenario_selection
 
+    least, most = application_scenarios.NODES_MIN, application_scenarios.NODES_MAX
+    cli_options.check_range("--nodes", nodes, least, most)
     selected = scenario_selection.select(names, wanted)
     for line in selected.left_out:
         test_programs.say(line)
@@ -122,7 +134,7 @@ def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     outcomes: list[str] = []
     try:
         for run in selected.runs:
-            outcomes.append(_outcome(run, folder / run.name))
+            outcomes.append(_outcome(run, folder / run.name, nodes))
     finally:
         print(_tally(outcomes, len(selected.runs)), flush=True)
     if FAILED in outcomes:
@@ -130,7 +142,7 @@ def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     return 2 if NOT_BEGUN in outcomes else 0
 
 
-def _outcome(run: "SelectedRun", folder: Path) -> str:
+def _outcome(run: "SelectedRun", folder: Path, nodes: int) -> str:
     """Perform a run, and say what came of it; one of three words.
 
     The others are run all the same.
@@ -138,17 +150,17 @@ def _outcome(run: "SelectedRun", folder: Path) -> str:
     began = time.monotonic()
     try:
         with report_folders.fresh(folder) as directory:
-            outcome, said = _performed(run, directory)
+            outcome, said = _performed(run, directory, nodes)
     except InputError as error:
         outcome, said = NOT_BEGUN, f"{NOT_BEGUN}: {error}"
     print(f"{run.name}: {said}; {time.monotonic() - began:.0f} s", flush=True)
     return outcome
 
 
-def _performed(run: "SelectedRun", directory: Path) -> tuple[str, str]:
+def _performed(run: "SelectedRun", directory: Path, nodes: int) -> tuple[str, str]:
     """Whether it has passed, and what to say of it. Raises `InputError` where it cannot begin."""
     try:
-        return PASSED, _perform(run.scenario, directory, run.strategy)
+        return PASSED, _perform(run.scenario, directory, run.strategy, nodes)
     except InputError:
         raise
     except Exception as error:
@@ -165,12 +177,20 @@ def _tally(outcomes: Sequence[str], count: int) -> str:
     return f"{passed} passed, {failed} failed" + (f", {others} did not run" if others else "")
 
 
-def _perform(name: str, directory: Path, strategy: str) -> str:
+def _perform(name: str, directory: Path, strategy: str, nodes: int) -> str:
     """Run a scenario; what to say of it."""
-    from scenarios import loss_scenarios, quickstart_scenario, scenario_runner
+    from scenarios import (
+        application_scenarios,
+        loss_scenarios,
+        quickstart_scenario,
+        scenario_runner,
+    )
 
     if name == quickstart_scenario.NAME:
         return f"{quickstart_scenario.perform(directory):,} rows, all of them right"
+    if name in application_scenarios.SCENARIOS:
+        ratio = application_scenarios.perform(name, directory, nodes)
+        return f"{application_scenarios.RATIO}: {ratio:.2f}"
     report = scenario_runner.perform(loss_scenarios.SCENARIOS[name], directory, strategy=strategy)
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
 

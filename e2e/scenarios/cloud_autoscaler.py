@@ -20,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 
 from scenarios.deployment import EXECUTOR, ZONES
 from scenarios.scenario_clusters import SHUTDOWN, ScenarioCluster, is_ready
+from testbed.cluster.node_configuration import NodeSpec
 from testbed.node_objects import ZONE
 
 
@@ -27,7 +28,7 @@ from testbed.node_objects import ZONE
 class Autoscaler:
     """Seconds from the first look at which pods wait; `zones` are those that still have nodes.
 
-    `nodes_max` is how many it brings at most: a cloud that is short of machines.
+    `nodes_max` is how many it brings at most: a cloud that is short of machines. Each is a `node`.
     """
 
     core: Any
@@ -37,6 +38,7 @@ class Autoscaler:
     every_seconds: float = 6.0
     zones: tuple[str, ...] = ZONES
     nodes_max: int = 0
+    node: NodeSpec = EXECUTOR
     added: list[str] = field(default_factory=list)
     _due: float | None = None
 
@@ -51,7 +53,7 @@ class Autoscaler:
         if now >= self._due:
             self._due = now + self.every_seconds
             zone = zones[len(self.added) % len(zones)]
-            self.added += self.cluster.add(1, EXECUTOR, zones=(zone,))
+            self.added += self.cluster.add(1, self.node, zones=(zone,))
 
     def _wanted(self) -> Sequence[str]:
         """The zones for one of the pods of which the scheduler says that no node takes them."""

@@ -48,10 +48,13 @@ class Site(Ground):
 
     `chart` are values of the chart, `class_spec` and `policy_spec` the class's and the policy's,
     all beside the defaults. `storage_mib` limits what each container of the application's namespace
-    may write to its node. Without protection there is no Rekindle.
+    may write to its node. Without protection there is no Rekindle. There are so many nodes for
+    `drivers`, and for `executors`, which are an `executor_node` each.
     """
 
     executors: int = 10
+    drivers: int = 2
+    executor_node: NodeSpec = EXECUTOR
     chart: Object = field(default_factory=dict)
     class_spec: Object = field(default_factory=dict)
     policy_spec: Object = field(default_factory=dict)
@@ -162,8 +165,8 @@ class Site(Ground):
         Ground.start(self)
         if self.is_protected:
             self._install()
-        self.cluster.add(2, DRIVER, zones=ZONES)
-        self.cluster.add(self.executors, EXECUTOR, zones=ZONES)
+        self.cluster.add(self.drivers, DRIVER, zones=ZONES)
+        self.cluster.add(self.executors, self.executor_node, zones=ZONES)
         self._make_namespace()
 
     def _install(self) -> None:

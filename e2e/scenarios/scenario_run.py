@@ -34,14 +34,12 @@ WAIT_SECONDS_MAX = 1_800.0
 Object = Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class ScenarioRun:
-    """`closures` are the partitions that each query needs; `failure_at` is by wall clock."""
+@dataclass(slots=True, kw_only=True)
+class ClusterRun:
+    """Applications on a site, whichever they are; `failure_at` is by wall clock."""
 
     site: Site
-    flights: FlightsApplication
     witness: RunRecorder
-    closures: Mapping[str, Collection[str]]
     scaler: Autoscaler
     failure_at: float = 0.0
     _memory_bytes: int = 0
@@ -49,24 +47,6 @@ class ScenarioRun:
     _trouble: str = ""
     _off: set[str] = field(default_factory=set)
     _joined: set[str] = field(default_factory=set)
-
-    def begin(self) -> None:
-        """Submit, and wait until the load is what it should be and has been for a while."""
-        count = self.flights.executors
-        flights, witness = self.flights, self.witness
-        self.site.submit(self.flights)
-        self.await_that("all executors run", lambda: len(self.executors()) == count)
-        self.await_that("all queries are live", lambda: flights.is_live(witness))
-        self.await_that("the load is calibrated", lambda: flights.is_calibrated_by(witness))
-        self.witness.note("warm")
-        self.stay(flights.warm_seconds)
-        if flights.load_percent is not None and self.site.is_protected:
-            # Until the first loss, as nodes get faster, or others need the machine.
-            low, high = (share * flights.load_percent for share in LOAD_SHARES)
-            self.await_that(
-                f"the load is between {low:.0f} and {high:.0f} %",
-                lambda: low <= self.witness.of_kind("statistics")[-1]["load_percent"] <= high,
-            )
 
     def stay(self, seconds: float) -> None:
         """Let the application run for a while."""
@@ -92,17 +72,6 @@ class ScenarioRun:
         """The application's pods of a role."""
         found = self.site.core.list_namespaced_pod(NAMESPACE, label_selector=f"spark-role={role}")
         return list(found.items)
-
-    def choose_victims(self, count: int) -> list[str]:
-        """Nodes to lose: a draw by the seed, among those that leave two queries whole where it is
-        known what runs on which."""
-        there, rng = self.executors(), random.Random(self.flights.seed)
-        told = self.witness.of_kind("statistics")
-        if not told:
-            return [there[address] for address in rng.sample(sorted(there), count)]
-        placement = told[-1]["placement"]
-        drawn = flights_pipeline.victims(self.closures, placement, sorted(there), count, rng)
-        return [there[address] for address in drawn]
 
     def fail(self, harm: Callable[..., None], *nodes: str) -> None:
         """Do something to nodes that takes them from the application, all at once."""
@@ -136,27 +105,12 @@ class ScenarioRun:
         """From here on pods that wait get nodes, so many at most."""
         self.scaler.nodes_max = nodes_max
 
-    def recover(self) -> None:
-        """Bring nodes as an autoscaler does, until everything is back."""
-        self.replace_pods()
-        self.await_that("all queries are back", self._is_recovered)
-        if self.site.is_protected:
-            self.await_that("the incident is closed", lambda: self.since_failure("incident-closed"))
-
     def note_driver_start(self) -> None:
         """How long the driver's pod took from its creation until its containers ran."""
         pod = self._driver()
         started = [one.state.running.started_at for one in pod.status.container_statuses]
         seconds = (max(started) - pod.metadata.creation_timestamp).total_seconds()
         self.witness.note("driver-pod-started", seconds=seconds)
-
-    def finish(self) -> None:
-        """End the application in order."""
-        (self.flights.store / "finish").touch()
-        self.await_that("the driver has finished", lambda: self.witness.of_kind("finish"))
-        if not self.site.is_given:
-            self.witness.note("memory", used_bytes=self._memory_bytes)
-        self.site.withdraw(self.flights)
 
     def since_failure(self, kind: str) -> list[Record]:
         """Records of a kind from the failure on."""
@@ -226,10 +180,6 @@ class ScenarioRun:
                 remedy=f"see its log in {self.witness.logs.folder}",
             )
 
-    def _is_recovered(self) -> bool:
-        there = len(self.executors()) == self.flights.executors
-        return there and self.flights.is_back(self.witness, self.failure_at)
-
     def _note_renewals(self, nodes: Collection[str]) -> None:
         """When leases of nodes have changed last, by this machine's clock, which is theirs."""
         coordination: Any = client.CoordinationV1Api(self.site.api_client)
@@ -246,6 +196,62 @@ class ScenarioRun:
                 self.witness.note(
                     "returned", record["at"], node=record["node"], executor=record["executor"]
                 )
+
+
+@dataclass(slots=True, kw_only=True)
+class ScenarioRun(ClusterRun):
+    """The flights on a site; `closures` are the partitions that each query needs."""
+
+    flights: FlightsApplication
+    closures: Mapping[str, Collection[str]]
+
+    def begin(self) -> None:
+        """Submit, and wait until the load is what it should be and has been for a while."""
+        count = self.flights.executors
+        flights, witness = self.flights, self.witness
+        self.site.submit(self.flights)
+        self.await_that("all executors run", lambda: len(self.executors()) == count)
+        self.await_that("all queries are live", lambda: flights.is_live(witness))
+        self.await_that("the load is calibrated", lambda: flights.is_calibrated_by(witness))
+        self.witness.note("warm")
+        self.stay(flights.warm_seconds)
+        if flights.load_percent is not None and self.site.is_protected:
+            # Until the first loss, as nodes get faster, or others need the machine.
+            low, high = (share * flights.load_percent for share in LOAD_SHARES)
+            self.await_that(
+                f"the load is between {low:.0f} and {high:.0f} %",
+                lambda: low <= self.witness.of_kind("statistics")[-1]["load_percent"] <= high,
+            )
+
+    def choose_victims(self, count: int) -> list[str]:
+        """Nodes to lose: a draw by the seed, among those that leave two queries whole where it is
+        known what runs on which."""
+        there, rng = self.executors(), random.Random(self.flights.seed)
+        told = self.witness.of_kind("statistics")
+        if not told:
+            return [there[address] for address in rng.sample(sorted(there), count)]
+        placement = told[-1]["placement"]
+        drawn = flights_pipeline.victims(self.closures, placement, sorted(there), count, rng)
+        return [there[address] for address in drawn]
+
+    def recover(self) -> None:
+        """Bring nodes as an autoscaler does, until everything is back."""
+        self.replace_pods()
+        self.await_that("all queries are back", self._is_recovered)
+        if self.site.is_protected:
+            self.await_that("the incident is closed", lambda: self.since_failure("incident-closed"))
+
+    def finish(self) -> None:
+        """End the application in order."""
+        (self.flights.store / "finish").touch()
+        self.await_that("the driver has finished", lambda: self.witness.of_kind("finish"))
+        if not self.site.is_given:
+            self.witness.note("memory", used_bytes=self._memory_bytes)
+        self.site.withdraw(self.flights)
+
+    def _is_recovered(self) -> bool:
+        there = len(self.executors()) == self.flights.executors
+        return there and self.flights.is_back(self.witness, self.failure_at)
 
 
 def _used_bytes() -> int:

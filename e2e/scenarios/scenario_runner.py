@@ -65,7 +65,13 @@ def perform(
         built = program.build(flights_pipeline.build(flights.input, flights.seed))
         witness = RunRecorder(PodLogs(site.core, logs), flights.events, NAMESPACE)
         scaler = Autoscaler(site.core, site.cluster, NAMESPACE)
-        stage = ScenarioRun(site, flights, witness, topology.closures(built.topology), scaler)
+        stage = ScenarioRun(
+            site=site,
+            flights=flights,
+            witness=witness,
+            closures=topology.closures(built.topology),
+            scaler=scaler,
+        )
         scenario.arrange(site)
         try:
             stage.begin()

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 
 from rekindle.model.errors import InputError
 from rekindle_cli import cli_options
-from scenarios import loss_scenarios, quickstart_scenario, strategies
+from scenarios import application_scenarios, loss_scenarios, quickstart_scenario, strategies
 
-NAMES = (*loss_scenarios.SCENARIOS, quickstart_scenario.NAME)
+NAMES = (
+    *loss_scenarios.SCENARIOS,
+    *application_scenarios.SCENARIOS,
+    quickstart_scenario.NAME,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,9 @@ def select(named: Iterable[str], wanted: Iterable[str]) -> SelectedRuns:
 
 
 def _possible(name: str, wanted: Sequence[str]) -> Sequence[str]:
-    if name == quickstart_scenario.NAME:
-        return (strategies.INCREMENTAL,)  # a page is for one, whatever others run with
+    if name not in loss_scenarios.SCENARIOS:
+        # a page is for one, whatever others run with; the others run Spark alone by themselves
+        return (strategies.INCREMENTAL,)
     compared = loss_scenarios.SCENARIOS[name].is_compared
     return [one for one in wanted if one != strategies.SPARK_ALONE or compared]
 

@@ -42,7 +42,10 @@ EXTRAS = {
 GROUP = "rekindle.commands"
 # How typer tells of a wrong or a missing parameter.
 PARAMETER = re.compile(r"(?:Invalid value for|Missing \w+) '(?P<name>[^']+)'(?:: (?P<why>.*))?")
-# What a machine may have too little of. Any other error of the system is a bug, with a traceback.
+# What stands before the names that typer finds near.
+MEANT = ". Did you mean "
+# What a machine may have too little of, and what is wrong with a place that was named, where no
+# command has a better sentence. Any other error of the system is a bug, with a traceback.
 REMEDIES = {
     errno.ENOSPC: "make room there",
     errno.EDQUOT: "make room there, or raise the quota",
@@ -52,6 +55,11 @@ REMEDIES = {
     errno.EADDRNOTAVAIL: "end what holds the ports of this machine",
     errno.EAGAIN: "let this user start more processes (ulimit -u)",
     errno.ENOMEM: "free some memory",
+}
+PLACE_REMEDIES = {
+    errno.EACCES: "let this user read and write there, or name another place",
+    errno.ENAMETOOLONG: "give it a shorter name",
+    errno.EROFS: "name a place that can be written",
 }
 EXAMPLE = "Example: rekindle init web-log"
 
@@ -271,10 +279,11 @@ def exit_code(work: Callable[[], object]) -> int:
         print(end="", flush=True)
     except OSError as error:
         if not _output_fails():
-            if error.errno not in REMEDIES:
+            found = _of_surroundings(error)
+            if found is None:
                 raise
-            print(_of_machine(error), file=sys.stderr)
-            return 1
+            print(found, file=sys.stderr)
+            return 2 if isinstance(found, InputError) else 1
         if error.errno != errno.EPIPE:  # who reads only the first lines, as `head`, knows it
             print(_not_written(error), file=sys.stderr)
         return 1
@@ -363,7 +372,9 @@ def _wrong_usage(error: TyperException) -> str:
         return error.message
     where = context.command_path if context is not None else "rekindle"
     remedy = f"see `{where} --help`"
-    what = " ".join(error.format_message().split()).rstrip(".")
+    what, _, meant = " ".join(error.format_message().split()).rstrip(".").partition(MEANT)
+    if meant:
+        remedy = f"did you mean {meant}"
     if parameter := PARAMETER.fullmatch(what):
         where, what = parameter["name"], parameter["why"] or "is missing"
     return str(InputError(where=where, what=what[:1].lower() + what[1:], remedy=remedy))
@@ -387,13 +398,15 @@ def _not_written(error: OSError) -> RunError:
     )
 
 
-def _of_machine(error: OSError) -> RunError:
-    """What this machine has too little of, where no command has a better sentence."""
-    return RunError(
-        where=str(error.filename or "this machine"),
-        what=f"{error.strerror or error}",
-        remedy=REMEDIES[error.errno or 0],
-    )
+def _of_surroundings(error: OSError) -> RekindleError | None:
+    """What machine or place lack, where no command has a better sentence; None of a bug."""
+    number, what = error.errno or 0, f"{error.strerror or error}"
+    if number in REMEDIES:
+        where = str(error.filename or "this machine")
+        return RunError(where=where, what=what, remedy=REMEDIES[number])
+    if number in PLACE_REMEDIES and error.filename:
+        return InputError(where=str(error.filename), what=what, remedy=PLACE_REMEDIES[number])
+    return None
 
 
 def _not_installed(package: str) -> InputError:

@@ -326,18 +326,21 @@ class _Printer(ForwardingFile):
         super().__init__(to)
         self._what = what
         self._lines, self._lines_max = 0, lines_max
-        self._is_limited = True
+        self._is_limited, self._is_within_line = True, False
 
     def write(self, text: str) -> int:
         """Pass on the text while the limit is not reached."""
         if not self._is_limited or self._lines < self._lines_max:
             self._to.write(text)
+            self._is_within_line = not text.endswith("\n") if text else self._is_within_line
         self._lines += text.count("\n")
         return len(text)
 
     def close_limit(self) -> None:
-        """Say how much was left out; pass on everything from now on."""
+        """End the last line, say how much was left out; pass on everything from now on."""
         more = self._lines - self._lines_max
+        if self._is_limited and self._is_within_line:  # a prompt, before the message about it
+            print(file=self._to)
         if self._is_limited and self._lines_max and more > 0:
             print(f"{self._what}: printed {more:,} more lines, left out here", file=self._to)
         self._is_limited = False

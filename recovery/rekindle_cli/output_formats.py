@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.cells import cell_len
 
-from rekindle.model.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError, printable
 
 FORMATS = ("table", "json", "csv", "parquet")
 # A column is padded up to this width; longer values are whole all the same.
@@ -128,7 +128,7 @@ class CsvRows:
             assert isinstance(frame, pl.DataFrame)
             text = frame.write_csv(include_header=is_first)
             is_first = False
-            yield ("".join(map(_line_escaped, text)) if self._on_terminal else text).encode()
+            yield (printable(text) if self._on_terminal else text).encode()
 
 
 class ParquetRows:
@@ -324,10 +324,6 @@ def _escaped(character: str) -> str:
     if character.isprintable():
         return character
     return character.encode("unicode_escape").decode()
-
-
-def _line_escaped(character: str) -> str:
-    return character if character == "\n" else _escaped(character)
 
 
 def _json_escaped(character: str) -> str:

@@ -4,6 +4,7 @@ Whatever the file does on import, what comes of it is a pipeline with findings, 
 with the file's line. Called by the commands `run`, `test` and `check`.
 """
 
+import difflib
 import importlib.util
 import inspect
 import sys
@@ -21,7 +22,7 @@ from rekindle_cli import pipeline_options
 from rekindle_cli.guard import CallLimits, guarded
 from rekindle_spark.checks.check_findings import CheckFinding
 from rekindle_spark.pipeline.steps import Pipeline
-from rekindle_spark.user_code import code_locations, dead_letter_sieve
+from rekindle_spark.user_code import argument_checks, code_locations, dead_letter_sieve
 
 # The name of the file's module, which is sent to executors by value.
 MODULE = "rekindle_pipeline"
@@ -47,7 +48,7 @@ def load(argument: str, limits: CallLimits, *, is_quiet: bool = False) -> Loaded
     path_text, _, name = argument.partition(":")
     path, name = Path(path_text), name or DEFAULT
     what = pipeline_options.place(argument)
-    if found := path_kinds.other_than_file(path):
+    if found := path_kinds.other_than_file(path) if path_text else "has no name":
         raise InputError(where=what, what=found, remedy="name a Python file")
     with guarded(what, limits, is_quiet=is_quiet) as guard:
         guard.watchdog.begin(0, 0, "")
@@ -82,16 +83,22 @@ def _import(path: Path) -> ModuleType:
 def _function(module: ModuleType, name: str, path: Path) -> Callable[[], Any]:
     function: Any = getattr(module, name, None)
     if callable(function):
-        _check_parameters(function, name, path)
+        place = code_locations.defined_at(function).rpartition(" (")[2].rstrip(")")
+        where = place or f"pipeline file {path}"
+        argument_checks.check_not_async(f"{where}: {name}()", function)
+        _check_parameters(function, name, where)
         return function  # type: ignore[no-any-return]
     made = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
-    remedy = "define it, without parameters, to return a rekindle_spark.pipeline.steps.Pipeline"
+    own = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+    remedy = "define it, without parameters, to return a rekindle_spark.pipeline.Pipeline"
     if made:
         remedy = f"return {made[0]} from a function `def {name}():`"
+    elif near := difflib.get_close_matches(name, own, cutoff=0.7):
+        remedy = f"name one of: {', '.join(near)}"
     raise InputError(where=f"pipeline file {path}", what=f"has no function {name!r}", remedy=remedy)
 
 
-def _check_parameters(function: Callable[..., Any], name: str, path: Path) -> None:
+def _check_parameters(function: Callable[..., Any], name: str, where: str) -> None:
     """Raise InputError for a function that cannot be called without arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -100,9 +107,8 @@ def _check_parameters(function: Callable[..., Any], name: str, path: Path) -> No
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [one.name for one in parameters if one.default is one.empty and one.kind not in kinds]
     if needed:
-        place = code_locations.defined_at(function).rpartition(" (")[2].rstrip(")")
         raise InputError(
-            where=place or f"pipeline file {path}",
+            where=where,
             what=f"{name}() cannot be called without {', '.join(needed)}",
             remedy="give parameters defaults, or name a function that has none and calls it",
         )
@@ -122,7 +128,7 @@ def _call(function: Callable[[], Any], path: Path) -> Pipeline:
         raise InputError(
             where=f"pipeline file {path}",
             what=f"{name}() gave {_kind(built)}",
-            remedy="return a rekindle_spark.pipeline.steps.Pipeline",
+            remedy="return a rekindle_spark.pipeline.Pipeline",
         )
     return built
 

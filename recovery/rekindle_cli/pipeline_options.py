@@ -8,7 +8,7 @@ import typer
 
 def place(argument: str) -> str:
     """Name the file of "FILE.py" or "FILE.py:FUNCTION" in messages."""
-    return f"pipeline file {argument.partition(':')[0]}"
+    return f"pipeline file {argument.partition(':')[0]}".rstrip()
 
 
 def import_seconds(environment: str | None = None) -> Any:

@@ -21,6 +21,7 @@ commands join the command line by entry points.
     process_sets            sets of processes: started at a gate, stopped, killed whole
     local_zookeeper         a ZooKeeper as local processes: one server, or an ensemble
     kafka_broker            a broker of Kafka, for the demo and the tests
+    maven_jars              jars that Maven fetches once into the user's cache
     port_reservation        ports that are held for servers which must know them before they start
     process_reaper          the process that ends everything when the cluster's owner is gone
     class_archives          where the archives lie with which JVMs start in half the time

@@ -8,7 +8,6 @@ configuration.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 from rekindle.model.errors import InputError, RekindleError, RunError
 from rekindle_local import cached_files, process_sets
 from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
+from rekindle_local.maven_jars import JarSet
 from rekindle_local.port_reservation import hold_port
 from rekindle_local.process_reaper import ProcessReaper
 from rekindle_spark.connectors import kafka_options
@@ -30,12 +30,9 @@ from rekindle_spark.spark import java_home
 HOST = "127.0.0.1"
 VERSION = "4.4.0"
 LOGGER_VERSION = "2.25.5"
-FETCH_SECONDS_MAX = 600.0
 START_SECONDS_MAX = 120.0
 ASK_SECONDS_MAX = 10.0
 RETRY_SECONDS = 0.1
-# Lists the jars; it is put last.
-LIST = "jars"
 CLUSTER = "rekindleTestClusterId0"
 MAIN, FORMATTER = "kafka.Kafka", "kafka.tools.StorageTool"
 SETTINGS, LOGGING = "server.properties", "log4j2.properties"
@@ -43,13 +40,11 @@ JAVA_OPTIONS = (
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     f"-Dlog4j2.configurationFile={LOGGING}",
 )
-REMEDY = "install Maven (mvn), and see that it reaches a repository"
-_POM = f"""
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>local</groupId><artifactId>broker</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
+JARS = JarSet(
+    f"Kafka {VERSION}",
+    f"kafka-{VERSION}",
+    43,
+    f"""
     <dependency>
       <groupId>org.apache.kafka</groupId>
       <artifactId>kafka_2.13</artifactId>
@@ -60,9 +55,8 @@ _POM = f"""
       <artifactId>log4j-slf4j-impl</artifactId>
       <version>{LOGGER_VERSION}</version>
     </dependency>
-  </dependencies>
-</project>
-"""
+    """,
+)
 _LOGGING = """
 rootLogger.level = WARN
 rootLogger.appenderRef.c.ref = C
@@ -115,48 +109,7 @@ def find_jars(
 
     Raises InputError where they cannot be fetched.
     """
-    folder = cached_files.find_folder(environment) / f"kafka-{VERSION}"
-    with cached_files.locked(folder, progress):
-        if not _are_intact(folder):
-            progress(f"fetching Kafka {VERSION} with Maven, 43 MB")
-            _fetch(folder)
-    cached_files.mark_used(folder)
-    return folder
-
-
-def _are_intact(folder: Path) -> bool:
-    listed = folder / LIST
-    return cached_files.is_intact(listed) and all(
-        cached_files.is_intact(folder / name) for name in listed.read_text().split()
-    )
-
-
-def _fetch(folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise _unfetched("is not there, and Maven (mvn) is not installed")
-    with cached_files.workshop(folder) as workshop:
-        (workshop / "pom.xml").write_text(_POM)
-        options = (f"-DoutputDirectory={workshop}/found", "-DincludeScope=runtime")
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", *options]
-        try:
-            done = subprocess.run(
-                command, cwd=workshop, timeout=FETCH_SECONDS_MAX, capture_output=True, text=True
-            )
-        except subprocess.TimeoutExpired as error:
-            raise _unfetched(f"was not fetched within {FETCH_SECONDS_MAX:.0f} s") from error
-        made = sorted((workshop / "found").glob("*.jar"))
-        if done.returncode or not made:
-            lines = (done.stdout + done.stderr).strip().splitlines() or ["no jars"]
-            raise _unfetched(f"could not be fetched ({lines[0]:.300})")
-        for jar in made:
-            cached_files.put(jar, folder / jar.name)
-        (workshop / LIST).write_text("\n".join(jar.name for jar in made))
-        cached_files.put(workshop / LIST, folder / LIST)
-
-
-def _unfetched(what: str) -> InputError:
-    return InputError(where=f"the broker of Kafka {VERSION}", what=what, remedy=REMEDY)
+    return JARS.find(environment, progress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ import random
 import re
 import shutil
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -56,6 +58,11 @@ def perform(request: LocalRequest, view: RunDisplay) -> None:
     Raises `InputError` before anything is started, `RunError` when the run fails.
     """
     check_memory(request.nodes)
+    with held(request.store):
+        _perform(request, view)
+
+
+def _perform(request: LocalRequest, view: RunDisplay) -> None:
     directory = Path(tempfile.mkdtemp(prefix="rekindle-run-"))
     try:
         with cli_options.interruptible(), _Run.open(request, view, directory) as run:
@@ -67,6 +74,30 @@ def perform(request: LocalRequest, view: RunDisplay) -> None:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def held(store: str) -> Iterator[None]:
+    """Keep other local runs off a store that is a folder: the newer one would fence the older.
+
+    The name of a socket stands for the folder, which need not be there yet. The kernel frees it
+    when this process ends, however it ends. Raises InputError while another run has it.
+    """
+    folder = store_files.folder(store)
+    if folder is None:
+        yield
+        return
+    digest = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=16).hexdigest()
+    with socket.socket(socket.AF_UNIX) as name:
+        try:
+            name.bind(f"\0rekindle-local-run-{digest}")
+        except OSError as error:
+            raise InputError(
+                where=f"checkpoint store {store}",
+                what="another `rekindle run --local` runs on it",
+                remedy="end that one with Ctrl-C, or name another place with --store",
+            ) from error
+        yield
 
 
 def check_memory(nodes: int) -> None:

@@ -1,6 +1,6 @@
 """The sidecar's rounds: everything that it does at the store, one thing after the other.
 
-    rest ──► heartbeat ──► reports ──► acknowledgements ──► directives ──► leader ──► retention ──┐
+    rest ──► heartbeat ──► retention ──► reports ──► acknowledgements ──► directives ──► leader ──┐
      ▲                                                                                            │
      └───────────────────────── nothing is asked that is known ───────────────────────────────────┘
 
@@ -11,7 +11,8 @@ back to the event loop. When the store does not answer, all that is known of it 
 The store does not grow with every plan: of directives and acknowledgements the unacknowledged ones
 are kept, and the newest `ACKS_KEPT` others, for people who ask what happened. Numbers grow through
 all generations of an application, so those of earlier ones are lower. The heartbeat belongs to the
-sidecar's session, and goes with it. Reports are written only over older ones.
+sidecar's session, and goes with it. Reports are written only over older ones. Retention comes
+before them: a namespace that has used up its quota can write nothing until something has gone.
 """
 
 import asyncio
@@ -226,14 +227,15 @@ class StoreSync:
         """Do whatever there is to do, unless the store is away."""
         if self._connection.reachable and self._loop.time() >= self._retry_at:
             try:
+                await self._sweep()
                 if self._desk.wanted_heartbeat() is None:
                     # that its run has ended counts before that the driver is away
                     await self._deliver()
                 await self._keep_heartbeat()
+                await self._tidy()
                 await self._deliver()
                 await self._fetch()
                 await self._look_for_leader()
-                await self._tidy()
                 self._failure = ""
             except Conflict:  # with another sidecar: look again
                 self._heartbeat_known = False
@@ -326,6 +328,9 @@ class StoreSync:
             )
             if went:
                 tell("tidied", records=went)
+
+    async def _sweep(self) -> None:
+        desk, now = self._desk, self._loop.time()
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
             self._left = await asyncio.to_thread(

@@ -50,7 +50,9 @@ def unreadable(place: str | Path, error: OSError, *, is_local: bool) -> InputErr
     if error.errno == errno.EPROTO:
         return _distrusted(where, said)
     if error.errno in LASTING:
-        remedy = FOLDER_REMEDY if error.errno == errno.ENOTDIR else "have its rights changed"
+        remedy = "have its rights changed"
+        if not isinstance(error, PermissionError):
+            remedy = FOLDER_REMEDY
         if not is_local:
             name = "HADOOP_USER_NAME" if _is_hdfs(place) else "AWS_ACCESS_KEY_ID"
             remedy = f"see that it is there, and {name} and the like (docs/stores.md)"

@@ -27,6 +27,7 @@ from rekindle_store.transfers import Moved, unwatched
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
+PLACES = "name a folder, s3://BUCKET/PREFIX or hdfs://HOST:PORT/FOLDER"
 # What URLs, or object stores, give a meaning of their own.
 MISREAD = re.compile(r"[?#%\\^{}\[\]`\"<>|*~\s\x00-\x1f\x7f]")
 PLACES_CACHED_MAX = 16
@@ -99,6 +100,8 @@ def at(place: str | Path) -> Files:
 
 def folder(place: str | Path) -> Path | None:
     """The folder that a place names; None for one that is elsewhere."""
+    if not str(place).strip():  # a variable of the shell that is not set
+        raise InputError(where="checkpoint store", what="has an empty name", remedy=PLACES)
     url = URL.fullmatch(str(place))
     if url is None:
         return Path(place)
@@ -109,7 +112,7 @@ def folder(place: str | Path) -> Path | None:
         raise InputError(
             where=f"checkpoint store {place}",
             what="is no place that is known",
-            remedy="name a folder, s3://BUCKET/PREFIX or hdfs://HOST:PORT/FOLDER",
+            remedy=PLACES,
         )
     _check_url(str(place), rest)
     return None

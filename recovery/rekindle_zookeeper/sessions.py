@@ -222,6 +222,13 @@ class Sessions:
                 else "give all parts the same secret file, or none; a namespace's credential opens "
                 "the records of that namespace alone",
             ) from error
+        except exceptions.QuotaExceededError as error:
+            raise RunError(
+                where=f"coordination store: {where}",
+                what="the namespace has as many records, or bytes, as its quota allows",
+                remedy="`rekindle reset` applications that are gone, or give the chart a larger "
+                "store.credentials.recordsMax or megabytesMax",
+            ) from error
         except exceptions.KazooException as error:
             raise RunError(
                 where=f"coordination store: {where}",

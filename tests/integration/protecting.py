@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 import rekindle
 from rekindle.model.errors import InputError
-from rekindle_spark.protection import protected_query
+from rekindle_spark.protection import protected_query, spark_view
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection import _thread_like_this
 from rekindle_spark.protection.spark_view import RunTimes
@@ -86,7 +86,7 @@ def check_stop_and_start() -> None:
         before = str(query.query.id), query.run_id
         wait_until(lambda: _committed(query) >= 1)
         wait_until(lambda: not query.query.status["isTriggerActive"])
-        query.look({}, time.monotonic())
+        query.look(lambda _: None, time.monotonic())
         was_running = query.is_running
         query.steer(wanted=False, pool=pool, now=time.monotonic())
         assert (was_running, query.is_running) == (True, False)
@@ -114,12 +114,12 @@ def check_what_ends_by_itself() -> None:
     with ThreadPoolExecutor(1) as pool:
         query.begin()
         query.query.stop()
-        query.look({}, time.monotonic())
+        query.look(lambda _: None, time.monotonic())
         assert query.ended == "somebody has stopped it"
         query.steer(wanted=True, pool=pool, now=time.monotonic())
         assert not query.is_busy
         again = query.start()
-        query.look({str(again.id): again}, time.monotonic())
+        query.look({str(again.id): again}.get, time.monotonic())
         assert query.is_running
         again.stop()
 
@@ -246,7 +246,9 @@ def check_costs() -> None:
         writer = writer.option("checkpointLocation", str(FOLDER / "checkpoints" / "i"))
         return writer.trigger(processingTime="4 seconds").start()
 
-    query, times, loads = ProtectedQuery("i", start), RunTimes(spark._jsc.sc()), dict[str, float]()
+    jvm: Any = spark._jvm
+    query, loads = ProtectedQuery("i", start), dict[str, float]()
+    times = RunTimes(spark._jsc.sc(), jvm.java.util.Arrays.toString)
     query.begin()
     assert query.interval_seconds == 4.0
 
@@ -257,11 +259,10 @@ def check_costs() -> None:
     wait_until(is_measured)
     query.query.stop()
     unknown = 1_000_000
-    assert times._end_millis(unknown) is None
-    assert (
-        times._millis(times.context.statusTracker(), unknown),
-        times._stage_millis(unknown),
-    ) == (0, 0)
+    store = times.context.statusStore()
+    assert spark_view._end_millis(store, unknown) is None
+    assert spark_view._job_millis(store, unknown) == 0
+    assert spark_view._stage_millis(store, unknown) == 0
 
 
 def check_without_a_sidecar() -> None:
@@ -280,7 +281,7 @@ def _steered(query: ProtectedQuery, pool: ThreadPoolExecutor) -> bool:
 
 
 def _settled(query: ProtectedQuery) -> bool:
-    query.look({}, time.monotonic())
+    query.look(lambda _: None, time.monotonic())
     return not query.is_busy
 
 

@@ -13,6 +13,7 @@ from file_stories import (
     Story,
     a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count,
     a_newer_driver_fences_an_older_one,
+    late_removals_of_a_fenced_driver_remove_nothing_that_counts,
     output_is_read_as_it_was_committed,
 )
 from name_node import NameNode
@@ -61,6 +62,10 @@ def test_a_newer_driver_fences_an_older_one(place: str) -> None:
 
 def test_a_late_checkpoint_of_an_older_driver_does_not_count(place: str) -> None:
     a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(place)
+
+
+def test_late_removals_of_a_fenced_driver_remove_nothing_that_counts(place: str) -> None:
+    late_removals_of_a_fenced_driver_remove_nothing_that_counts(place)
 
 
 def test_output_on_hdfs_is_read_as_it_was_committed(place: str) -> None:

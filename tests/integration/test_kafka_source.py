@@ -16,6 +16,7 @@ from rekindle.model.errors import DataLossError, InputError, SourceAwayError
 from rekindle_local import process_sets
 from rekindle_spark.connectors import kafka_ranges
 from rekindle_spark.connectors.kafka import LATEST, Kafka
+from rekindle_spark.executor import source_reading
 
 LIMIT_SECONDS = 30.0
 
@@ -108,6 +109,33 @@ def test_a_topic_that_is_made_anew_has_another_identity(kafka: Broker) -> None:
         source(kafka, "nowhere").latest_offsets()
 
 
+def test_records_of_a_topic_that_was_recreated_are_not_those_that_are_logged(
+    kafka: Broker,
+) -> None:
+    kafka.make_topic("twice")
+    kafka.produce("twice", 0, [b"a", b"b"])
+    found = source(kafka, "twice")
+    identity = found.latest_offsets()["twice/0"].identity
+    logged = [("twice/0", 0, 2, identity)]
+    rows = source_reading.read(found, logged, lambda given: given, time.time()).rows
+    assert rows["kafka_value"].to_pylist() == [b"a", b"b"]
+    kafka.delete_topic("twice")
+    kafka.make_topic("twice")
+    kafka.produce("twice", 0, [b"c", b"d", b"e"])
+    with pytest.raises(DataLossError, match="topic twice: was recreated, and records of the one"):
+        source_reading.read(source(kafka, "twice"), logged, lambda given: given, time.time())
+
+
+def test_a_pattern_leaves_out_the_topics_of_kafka_itself(kafka: Broker) -> None:
+    kafka.make_topic("plain")
+    kafka.produce_transaction("plain", 0, [b"a"])
+    there = kafka.admin.list_topics(timeout=LIMIT_SECONDS).topics
+    assert "__transaction_state" in there
+    found = Kafka(kafka.servers, pattern=".*").latest_offsets()
+    assert "plain/0" in found
+    assert not [name for name in found if name.startswith("__")]
+
+
 def test_offsets_that_have_expired_are_told_and_cannot_be_read(kafka: Broker) -> None:
     kafka.make_topic("short")
     kafka.produce("short", 0, [b"%d" % n for n in range(10)])
@@ -136,12 +164,7 @@ def test_both_kinds_of_timestamps_are_read(kafka: Broker) -> None:
 def test_large_records_are_read(kafka: Broker) -> None:
     kafka.make_topic("large", max_message_bytes="20000000")
     value = b"x" * 10_000_000
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": kafka.servers, "message.max.bytes": 20_000_000})
-    for body in (b"a", value, b"c"):
-        producer.produce("large", body, partition=0)
-    assert producer.flush(30) == 0
+    kafka.produce("large", 0, [b"a", value, b"c"])
     found = read(source(kafka, "large"), "large/0", 0, 3)["kafka_value"].to_pylist()
     assert found == [b"a", value, b"c"]
 

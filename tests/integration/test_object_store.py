@@ -13,6 +13,7 @@ from file_stories import (
     Story,
     a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count,
     a_newer_driver_fences_an_older_one,
+    late_removals_of_a_fenced_driver_remove_nothing_that_counts,
     output_is_read_as_it_was_committed,
 )
 from object_server import BUCKET, LosesFirstAnswer, ObjectServer, set_environment
@@ -65,6 +66,11 @@ def test_a_newer_driver_fences_an_older_one(server: ObjectServer) -> None:  # no
 @pytest.mark.usefixtures("server")
 def test_a_late_checkpoint_of_an_older_driver_does_not_count() -> None:
     a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(fresh())
+
+
+@pytest.mark.usefixtures("server")
+def test_late_removals_of_a_fenced_driver_remove_nothing_that_counts() -> None:
+    late_removals_of_a_fenced_driver_remove_nothing_that_counts(fresh())
 
 
 @pytest.mark.usefixtures("server")

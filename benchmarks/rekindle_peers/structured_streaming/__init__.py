@@ -5,6 +5,8 @@
     committed_batches   what a run has committed, read from checkpoints and sinks
     streaming_driver    starts the queries, starts again those that fail, ends when all is committed
     replay_jar          the jar with the Java of this comparison
+    kafka_connector     the jars with which Spark reads and writes topics
+    kafka_windows       a program of its own: from a topic through a window to a topic
     submitted           the program for spark-submit on Kubernetes
     streaming_evidence  the rows of a run as a report has them
 

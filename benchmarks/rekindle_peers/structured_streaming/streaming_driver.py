@@ -104,7 +104,7 @@ def run(options: StreamingOptions) -> None:
     )
     groups = _groups(options)
     committed_batches.check_streams(options.store, groups)
-    session = _session()
+    session = open_session()
     streams = _streams(options, groups, session, begun)
     announced, generation = _told(options.events)
     with open_events(options.events) as file:
@@ -261,7 +261,8 @@ class RunningStreams:
         self.joined = set(there)
 
 
-def _session() -> SparkSession:
+def open_session() -> SparkSession:
+    """The session, with these settings."""
     builder = SparkSession.builder
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)

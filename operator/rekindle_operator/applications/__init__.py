@@ -8,7 +8,8 @@ application_plan      the planning problem from pods, and which of them the plan
 displacement          which executors that run make room for an application that matters more
 displacement_runner   carries that out
 application_incident  which applications are in an incident, and how far each is
-application_recovery  the shell: gates lifted, Recoveries and events written
+application_recovery  the shell: what is planned, asked for and told of each policy's incident
+application_writer    writes Recoveries and their events, and lifts gates
 
 Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 """

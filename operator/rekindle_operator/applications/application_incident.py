@@ -42,6 +42,9 @@ from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 SETTLE_SECONDS: Final = 10.0
 QUIET_SECONDS: Final = 120.0
+# An application of which no new pod has come for so long keeps no place from others, and its next
+# pods wait for none: nobody may make them any more, or somebody refuses pods that have our gate.
+SILENT_SECONDS_MAX: Final = 600.0
 MILLIS_PER_CORE = 1_000
 UNDECIDED: Final = (
     "Whether less important ones can make room for it was not found out within "
@@ -78,6 +81,11 @@ class ApplicationLook:
         """Whether nothing of it is lost, leaves, waits, or looks for a node."""
         return self.driver_runs and not (self.lost or self.leaving or self.waiting or self.pending)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it lacks pods, and no new ones have come."""
+        return not (self.is_calm or self.leaving or self.waiting or self.pending)
+
     def demand(self, *, affected: bool) -> ApplicationDemand:
         """For the planner. One that has lost nothing and waits for nothing is as it wants to be."""
         driver = next((pod for pod in self.waiting if pod.role == "driver"), None)
@@ -105,7 +113,7 @@ class ApplicationLook:
 class OpenStory:
     """The Recovery of an application while it lasts. `displaced` is in its status once that is
     written, and no executor is deleted before; `leaving` are then the UIDs of those that go.
-    `calm_since` is of `time.monotonic`."""
+    `calm_since` and `silent_since` are of `time.monotonic`."""
 
     policy: str
     spec: RecoverySpec
@@ -113,12 +121,17 @@ class OpenStory:
     displaced: Displaced | None = None
     leaving: frozenset[str] | None = None
     calm_since: float | None = None
+    silent_since: float | None = None
     nodes_asked: int = 0
 
     @property
     def makes_room(self) -> bool:
         """Whether executors of it still go, or will."""
         return self.displaced is not None and self.displaced.gone_at is None
+
+    def is_given_up(self, now: float) -> bool:
+        """Whether no new pod has come for too long."""
+        return self.silent_since is not None and now - self.silent_since >= SILENT_SECONDS_MAX
 
 
 def look_at(

@@ -24,19 +24,16 @@ from rekindle.model.reasons import Reason
 from rekindle.protocol import PriorityOverride
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.api import recovery_resource
-from rekindle_operator.api.custom_resources import API_VERSION, identity
+from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_policy import ApplicationNeed, RecoveryPolicy
 from rekindle_operator.api.recovery_resource import (
     ENDED,
     ApplicationReference,
     NodeRequest,
     Phase,
-    Recovery,
     RecoverySpec,
     RecoveryStatus,
     recovery_name,
-    to_status,
 )
 from rekindle_operator.applications import application_incident, displacement_runner
 from rekindle_operator.applications.application_incident import (
@@ -52,28 +49,23 @@ from rekindle_operator.applications.application_plan import (
     reserve,
     upstream,
 )
+from rekindle_operator.applications.application_writer import ApplicationWriter
 from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
-from rekindle_operator.cluster import application_matching, object_kinds
+from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.api_client import (
-    NOT_FOUND,
-    STRATEGIC_MERGE,
     Api,
-    ApiRefused,
-    ObjectConflict,
-    path_of,
 )
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.nodes import ClusterNode
-from rekindle_operator.cluster.pods import Labels, PodSeen, without_gate
+from rekindle_operator.cluster.pods import Labels, PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning import ExecutorShape, NodeDemand, NodeIncident, limits_of
 from rekindle_operator.provisioning.node_demand import PENDING_PODS
-from rekindle_operator.recovery import event_writer, kubernetes_events
-from rekindle_operator.recovery.kubernetes_events import ObjectReference
+from rekindle_operator.recovery import status_builder
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 REFRESH_SECONDS = 0.5
@@ -82,6 +74,8 @@ PAUSE_FACTOR = 10.0
 LIFT_SECONDS = 10.0
 # No pod waits longer at our gate, whatever the plan says.
 WAIT_SECONDS_MAX = 3_600.0
+# Where no class says how many Recoveries are kept.
+RECOVERIES_KEPT = 20
 APPLICATIONS = "Applications"
 PRIORITY = 1.0
 
@@ -89,8 +83,8 @@ PRIORITY = 1.0
 @dataclass(slots=True)
 class ApplicationRecovery:
     """`reference` names an application as a Recovery does; `shape` gives an executor of one, which
-    `measure` has read; `rows` (by incident) are requests for nodes and what became of them.
-    `demands` are for nodes, `buckets` of applications whose new pods wait.
+    `measure` has read, once for each driver; `rows` (by incident) are requests for nodes and what
+    became of them. `demands` are for nodes, `buckets` of applications whose new pods wait.
     """
 
     known: ClusterView
@@ -106,6 +100,7 @@ class ApplicationRecovery:
     demands: tuple[NodeDemand, ...] = ()
     buckets: frozenset[str] = frozenset()
     displacing: DisplacementRunner = field(init=False)
+    _writer: ApplicationWriter = field(init=False)
     _stories: dict[Place, OpenStory] = field(default_factory=dict)
     _sizes: dict[Place, tuple[int, int]] = field(default_factory=dict)
     _lifted: dict[str, float] = field(default_factory=dict)
@@ -118,6 +113,7 @@ class ApplicationRecovery:
 
     def __post_init__(self) -> None:
         self.displacing = DisplacementRunner(self.known, self.api, self.errands, self.log)
+        self._writer = ApplicationWriter(self.known, self.api, self.log, self.identity)
 
     def refresh(self) -> bool:
         """Look again, if it is time to; whether other nodes are wanted than before."""
@@ -143,7 +139,7 @@ class ApplicationRecovery:
             self._hold(policies)
             self._due = now + REFRESH_SECONDS
             return False
-        self._drop([place for place, it in self._stories.items() if it.policy not in policies])
+        self._give_up([place for place, it in self._stories.items() if it.policy not in policies])
         self._release([pod for uid, pod in registry.gated_pods.items() if uid not in waiting])
         self._lifted = {uid: at for uid, at in self._lifted.items() if uid in registry.gated_pods}
         other, self.demands = tuple(demands) != self.demands, tuple(demands)
@@ -204,31 +200,51 @@ class ApplicationRecovery:
     def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
         """One policy (namespace/name)."""
         held, policy = self.known.effective(name), self.known.policies[name]
-        if not isinstance(held, Effective):
-            return _Turn()
-        looks = dict(self._looks(name, policy, held, lost))
-        self._begin(name, policy, looks)
+        acts = isinstance(held, Effective)
+        looks = dict(self._looks(name, policy, _priorities(held), lost))
+        self._begin(name, policy, looks, acts=acts)
         open_ = {place: story for place, story in self._stories.items() if story.policy == name}
-        self._drop(open_.keys() - looks.keys())  # `Effects` abandons their Recoveries
+        self._give_up(open_.keys() - looks.keys())
         open_ = {place: story for place, story in open_.items() if place in looks}
         if not open_:
             self._planned.pop(name, None)
             self.displacing.forget(name)
             return _Turn()
+        if not isinstance(held, Effective):
+            self._tell_on(policy, looks, open_)
+            return _Turn()
         return self._incident(policy, held, looks, open_)
 
+    def _tell_on(
+        self,
+        policy: RecoveryPolicy,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+    ) -> None:
+        """Go on with what has begun under a class that the policy may not use any more: nothing is
+        held back or asked for, and Recoveries end when their applications run."""
+        now = time.time()
+        self.displacing.call_off(open_.values(), now)
+        class_name = policy.spec.class_name
+        text = f"Its policy has no RecoveryClass {class_name} that it may use: no pod waits."
+        scene = IncidentNow(
+            now=now,
+            plan=None,
+            nodes={},
+            lost_total=_lost_total(looks),
+            lost_nodes_min=policy.spec.correlated.nodes_min,
+            why=("Held", RecoveryReason.CLASS_WITHDRAWN, text),
+        )
+        self._tell_all(looks, open_, scene, RECOVERIES_KEPT)
+
     def _looks(
-        self, name: str, policy: RecoveryPolicy, held: Effective, lost: frozenset[str]
+        self,
+        name: str,
+        policy: RecoveryPolicy,
+        priorities: Mapping[str, float],
+        lost: frozenset[str],
     ) -> Iterator[tuple[Place, ApplicationLook]]:
         namespace, needs = policy.metadata.namespace, _needs(policy)
-        priorities = {
-            **held.policy.priorities,
-            **{
-                query: item.priority
-                for query, item in held.overrides.items()
-                if _holds(item, time.time())
-            },
-        }
         nodes = self.known.registry.nodes
         for place in self.known.registry.places():
             application = self.known.application(place) if place.namespace == namespace else None
@@ -250,10 +266,15 @@ class ApplicationRecovery:
             yield place, found
 
     def _begin(
-        self, name: str, policy: RecoveryPolicy, looks: Mapping[Place, ApplicationLook]
+        self,
+        name: str,
+        policy: RecoveryPolicy,
+        looks: Mapping[Place, ApplicationLook],
+        *,
+        acts: bool,
     ) -> None:
-        """Open what has lost nodes, and what another operator has left open; while an incident is
-        open, what waits as well."""
+        """Open what another operator has left open, and, where the policy `acts`, what has lost
+        nodes; while an incident is open, what waits as well."""
         mine = {place for place, story in self._stories.items() if story.policy == name}
         for place, look in looks.items():
             if place in mine:
@@ -272,10 +293,10 @@ class ApplicationRecovery:
                 )
                 self.known.changed.add(place)  # its executors on lost nodes are to be deleted
                 mine.add(place)
-            elif look.lost:
+            elif look.lost and acts:
                 self._open(name, policy, place, look)
                 mine.add(place)
-        if mine:
+        if mine and acts:
             for place in looks.keys() - mine:
                 if looks[place].waiting:
                     self._open(name, policy, place, looks[place])
@@ -313,23 +334,18 @@ class ApplicationRecovery:
                 late = decided.beside.by
         else:
             self.displacing.call_off(open_.values(), now)
-        lost = {name for look in looks.values() for name in look.lost}
         scene = IncidentNow(
             now=now,
             plan=made,
             nodes=nodes,
-            lost_total=len(lost),
+            lost_total=_lost_total(looks),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=why,
             room_makers=displacement_runner.room_makers(open_),
             undecided=late,
         )
-        for place, story in open_.items():
-            self._tell(place, story, looks[place], scene, held.recoveries_kept_max)
-        ended = {place for place, story in open_.items() if story.status.phase in ENDED}
-        for place in ended:
-            self._ended.add((place, self._stories.pop(place).spec.incident))
-        if made is None or len(ended) == len(open_):
+        self._tell_all(looks, open_, scene, held.recoveries_kept_max)
+        if made is None or self._stories.keys().isdisjoint(open_):
             return _Turn()
         leaving = {place for place, story in open_.items() if story.makes_room}
         if leaving:
@@ -345,7 +361,8 @@ class ApplicationRecovery:
         }
         buckets = {
             key
-            for look in looks.values()
+            for place, look in looks.items()
+            if place not in open_ or not open_[place].is_given_up(time.monotonic())
             for key in application_matching.pod_buckets(look.application)
         }
         demands = self._wanted(policy, held, made, looks, open_)
@@ -420,8 +437,10 @@ class ApplicationRecovery:
         """The plan for now, and who makes room beyond it; made again only when something is
         otherwise than before."""
         solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
+        moment = time.monotonic()
+        given_up = {place for place, story in open_.items() if story.is_given_up(moment)}
         demands = tuple(
-            look.demand(affected=place in open_ and not look.is_calm)
+            look.demand(affected=place in open_ and not look.is_calm and place not in given_up)
             for place, look in sorted(looks.items())
         )
         first = displacement_runner.comes_first(open_)
@@ -475,7 +494,12 @@ class ApplicationRecovery:
         self._node_millis = max(
             (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
         )
-        pending = (pod.cpu_millis for look in looks.values() for pod in look.pending)
+        pending = (
+            pod.cpu_millis
+            for look in looks.values()
+            for pod in look.pending
+            if not pod.gated_by_others
+        )
         return reserve(free, pending)
 
     def _for_autoscalers(
@@ -492,7 +516,8 @@ class ApplicationRecovery:
         for first in _ordered(look for look in looks.values() if look.waiting or look.pending):
             name = first.application.place.application
             group = upstream(name, demands)
-            if any(named[other].pending for other in group):
+            pending = (pod for other in group for pod in named[other].pending)
+            if any(not pod.gated_by_others for pod in pending):
                 return frozenset()  # what is less important waits for it
             needed = {uid for other in group for uid in demands[other].needed()}
             found = {pod.uid for other in group for pod in named[other].waiting} & needed
@@ -523,7 +548,7 @@ class ApplicationRecovery:
             if recovery is None:
                 continue
             executors = [pod for pod in looks[place].waiting if pod.role == "executor"]
-            if executors and self.shape(place) is None:
+            if executors:
                 self.measure(place, executors[0])
             story.nodes_asked = max(story.nodes_asked, count)
             number = story.spec.incident
@@ -544,11 +569,46 @@ class ApplicationRecovery:
                 executor=self.shape(place),
             )
 
+    def _tell_all(
+        self,
+        looks: Mapping[Place, ApplicationLook],
+        open_: Mapping[Place, OpenStory],
+        scene: IncidentNow,
+        kept: int,
+    ) -> None:
+        for place, story in open_.items():
+            self._tell(place, story, looks[place], scene, kept)
+            if story.status.phase in ENDED:
+                self._ended.add((place, self._stories.pop(place).spec.incident))
+
+    def _give_up(self, places: Iterable[Place]) -> None:
+        """End the Recoveries of these applications, which nobody tells of any more. A write that
+        waits, maybe into a namespace that is gone, gives way to it."""
+        now = time.time()
+        for place in places:
+            story = self._stories.pop(place)
+            self.displacing.call_off((story,), now)
+            self._ended.add((place, story.spec.incident))
+            status = msgspec.structs.replace(story.status, displaced=story.displaced)
+            told = status_builder.abandon(status, *self._why_over(place), now)
+            errand = partial(self._writer.end, place, story.spec, told.status)
+            self.errands.leave(f"application {place}", errand)
+
+    def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
+        application = self.known.application(place)
+        if application is None:
+            return RecoveryReason.APPLICATION_GONE, f"{place.application} is not there any more."
+        if application.resource is not None and application.resource.ended:
+            return RecoveryReason.APPLICATION_GONE, f"{place.application} has ended."
+        text = f"No policy recovers {place.application} as a whole any more."
+        return RecoveryReason.POLICY_GONE, text
+
     def _tell(
         self, place: Place, story: OpenStory, look: ApplicationLook, scene: IncidentNow, kept: int
     ) -> None:
         now = time.monotonic()
         story.calm_since = (story.calm_since or now) if look.is_calm else None
+        story.silent_since = (story.silent_since or now) if look.is_silent else None
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds) and not story.makes_room
         after = application_incident.tell(
@@ -558,37 +618,8 @@ class ApplicationRecovery:
         after = msgspec.structs.replace(after, requests=requests)
         if after != story.status:
             story.status = after
-            errand = partial(self._write, place, story.spec, after, kept)
+            errand = partial(self._writer.write, place, story.spec, after, kept)
             self.errands.leave(f"application {place}", errand)
-
-    def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
-        """Make the Recovery unless it is there; announce what is new, then write it."""
-        name = recovery_name(spec.application, spec.incident)
-        path = path_of(object_kinds.RECOVERIES, place.namespace, name)
-        body = self.api.get(path)
-        if body is None:
-            made = recovery_resource.to_object(place.namespace, spec)
-            body = self.api.create(path_of(object_kinds.RECOVERIES, place.namespace), made)
-        recovery = recovery_resource.from_object(body)
-        about = ObjectReference(
-            API_VERSION, Recovery.kind, name, place.namespace, recovery.metadata.uid
-        )
-        told = kubernetes_events.of_recovery(
-            about, _owner(place, spec.application), recovery.status, status
-        )
-        event_writer.announce(self.api, told, self.identity)
-        self.api.replace(f"{path}/status", {**body, "status": to_status(status)})
-        if status.phase in ENDED:
-            self._put_away(place, kept)
-
-    def _put_away(self, place: Place, kept: int) -> None:
-        """Delete the oldest that have ended, beyond as many as are kept."""
-        known = [*self.known.recoveries.get(place, {}).values()]
-        ended = [item for item in known if item.status.phase in ENDED]
-        ended.sort(key=lambda item: item.spec.incident, reverse=True)
-        for item in ended[kept:]:
-            path = path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)
-            self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
 
     def _release(self, pods: Iterable[PodSeen]) -> None:
         """Have gates of ours lifted, soon."""
@@ -596,20 +627,7 @@ class ApplicationRecovery:
         for pod in pods:
             if now - self._lifted.get(pod.uid, -LIFT_SECONDS) >= LIFT_SECONDS:
                 self._lifted[pod.uid] = now
-                self.errands.leave(f"gate {pod.uid}", partial(self._lift, pod))
-
-    def _lift(self, pod: PodSeen) -> None:
-        """Take our gate off a pod, and leave those of others."""
-        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
-        try:
-            self.api.patch(path, without_gate(pod.uid), STRATEGIC_MERGE)
-        except ObjectConflict:
-            return  # another pod has its name by now
-        except ApiRefused as refused:
-            if refused.status != NOT_FOUND:
-                raise
-            return
-        self.log.write("gate-lifted", pod=pod.name, namespace=pod.namespace)
+                self.errands.leave(f"gate {pod.uid}", partial(self._writer.lift, pod))
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,6 +645,19 @@ class _Turn:
     demands: tuple[NodeDemand, ...] = ()
     waiting: frozenset[str] = frozenset()
     buckets: frozenset[str] = frozenset()
+
+
+def _priorities(held: object) -> dict[str, float]:
+    """Of applications by name, with those that people have set for now; none without a class."""
+    if not isinstance(held, Effective):
+        return {}
+    now = time.time()
+    set_now = {name: item.priority for name, item in held.overrides.items() if _holds(item, now)}
+    return {**held.policy.priorities, **set_now}
+
+
+def _lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
+    return len({name for look in looks.values() for name in look.lost})
 
 
 def _needs(policy: RecoveryPolicy) -> dict[str, ApplicationNeed]:
@@ -656,17 +687,3 @@ def _suits(node: ClusterNode, tolerates: tuple[str, ...], node_labels: Labels) -
     """Whether a pod may run on a node, by the taints that it tolerates and its node selector."""
     tolerated = "*" in tolerates or set(tolerates).issuperset(node.judged.taints)
     return tolerated and node.judged.labels.items() >= dict(node_labels).items()
-
-
-def _owner(place: Place, application: ApplicationReference) -> ObjectReference | None:
-    """The SparkApplication, which gets the lines that matter to whoever owns it."""
-    if application.kind != "SparkApplication" or application.group is None:
-        return None
-    version = object_kinds.SPARK_VERSIONS[application.group]
-    return ObjectReference(
-        f"{application.group}/{version}",
-        application.kind,
-        application.name,
-        place.namespace,
-        application.uid or "",
-    )

@@ -28,7 +28,7 @@ ANSWER_SECONDS = 15.0
 PATIENCE_SECONDS = 5.0
 PAUSE_SECONDS_MIN = 0.5
 PAGE = 500
-NOT_FOUND, TIMEOUT, CONFLICT, TOO_MANY = 404, 408, 409, 429
+UNAUTHORIZED, NOT_FOUND, TIMEOUT, CONFLICT, GONE, TOO_MANY = 401, 404, 408, 409, 410, 429
 HTTP_ERROR, SERVER_ERROR = 400, 500
 JSON = "application/json"
 # Of each object its metadata alone: of a thousand whole ones a list takes a hundred megabytes.
@@ -244,10 +244,15 @@ class Api:
 
 @contextmanager
 def _failures(path: str) -> Iterator[None]:
-    """What the network does, as Unreachable."""
+    """What the network does, and a token that cannot be read just now, as Unreachable."""
     try:
         yield
-    except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError) as error:
+    except (
+        urllib3.exceptions.HTTPError,
+        OSError,
+        msgspec.DecodeError,
+        config.ConfigException,
+    ) as error:
         raise _unreachable(path, f"{type(error).__name__}: {error}") from error
 
 
@@ -263,7 +268,9 @@ def _failure(path: str, response: urllib3.BaseHTTPResponse) -> RunError:
     message = _message(response)
     if response.status == CONFLICT:
         return ObjectConflict(where=path, what=message, remedy="it is read again")
-    if response.status in (TOO_MANY, TIMEOUT) or response.status >= SERVER_ERROR:
+    # Of a token that is renewed just now nothing is refused for good: it is no word on the object.
+    later = response.status in (UNAUTHORIZED, TOO_MANY, TIMEOUT)
+    if later or response.status >= SERVER_ERROR:
         return _unreachable(path, message)
     return ApiRefused(path, response.status, message)
 

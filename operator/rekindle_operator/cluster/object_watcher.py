@@ -1,6 +1,7 @@
 """Objects of a kind: listed page by page, then watched, from one thread each.
 
     list ──► watch from that version on ──► the version is too old: list again
+                 │                          an error: list again, after a pause
                  │  ended, or silent for long: watch on from the newest version
 
 Only what is kept of an object leaves this module, as news. An object that cannot be read is told
@@ -22,7 +23,7 @@ import msgspec
 
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_coordinator.json_lines import JsonLineLog
-from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, Body, path_of
+from rekindle_operator.cluster.api_client import GONE, NOT_FOUND, Api, ApiRefused, Body, path_of
 from rekindle_operator.cluster.json_access import ObjectKind
 
 # Events from watching threads to whoever goes by them, in the order in which they came.
@@ -63,7 +64,6 @@ class EventInbox(Generic[Known]):
 
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
-GONE = 410
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,10 @@ class TooOldError(Exception):
     """The version to watch from is not there any more."""
 
 
+class BrokenWatchError(Exception):
+    """The API server cannot go on with a watch: what it would have told is in a list alone."""
+
+
 @dataclass(slots=True)
 class ObjectWatcher(Generic[Known]):
     """Of one kind. `heard_at` (time.monotonic()) is when the API server was last heard of. A watch
@@ -192,6 +196,7 @@ class ObjectWatcher(Generic[Known]):
                 self._version = ""
             except Exception as trouble:
                 self._meet(trouble)
+                # A watch that the network has ended can go on; after all else nobody knows.
                 self._version = self._version if isinstance(trouble, RekindleError) else ""
                 if time.monotonic() - began > PAUSE_SECONDS_MAX:
                     pause = PAUSE_SECONDS_MIN  # it went well for a while
@@ -211,11 +216,20 @@ class ObjectWatcher(Generic[Known]):
             self._list()
         self._note("")
         path, limit = path_of(self.kind, self.scope.namespace), self.silence_seconds
-        for line in self.api.watch(path, self._version, limit_seconds=limit, **self.scope.query):
-            if self._ending.is_set():
-                return
-            self.heard_at = time.monotonic()
-            self._take(msgspec.json.decode(line))
+        began = time.monotonic()
+        try:
+            watch = self.api.watch(path, self._version, limit_seconds=limit, **self.scope.query)
+            for line in watch:
+                if self._ending.is_set():
+                    return
+                self.heard_at = time.monotonic()
+                self._take(msgspec.json.decode(line))
+        except ApiRefused as refused:
+            if refused.status == GONE:
+                raise TooOldError from refused
+            raise
+        # One that ends as soon as it has begun is begun again with a rest.
+        self._ending.wait(max(0.0, began + PAUSE_SECONDS_MIN - time.monotonic()))
 
     def _list(self) -> None:
         self._version = list_all(
@@ -229,8 +243,7 @@ class ObjectWatcher(Generic[Known]):
         if kind == "ERROR":
             if body.get("code") == GONE:
                 raise TooOldError
-            self._note(str(body.get("message")))
-            return
+            raise BrokenWatchError(str(body.get("message")))
         if kind == "DELETED":
             self._tell(self.telling.gone, body)
         elif kind != "BOOKMARK":
@@ -247,6 +260,6 @@ class ObjectWatcher(Generic[Known]):
 
 
 def _told(trouble: Exception) -> str:
-    if isinstance(trouble, RekindleError):
+    if isinstance(trouble, RekindleError | BrokenWatchError):
         return str(trouble)
     return f"{type(trouble).__name__}: {trouble}"

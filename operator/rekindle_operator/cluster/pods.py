@@ -139,7 +139,8 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
     something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
     kept of drivers only; `kept_off` are the domains that our webhook has kept an executor off
-    (`failure_domains.listed`), as long as it has no node. `gated`: it waits for its turn. Of a
+    (`failure_domains.listed`), as long as it has no node. `gated`: it waits for its turn;
+    `gated_by_others`: for something else as well, such as a quota. Of a
     pod without a node it is known too which taints it `tolerates` ("*" for all), and which labels
     its node must have (`node_labels`).
     """
@@ -169,6 +170,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: Labels = ()
     kept_off: str = ""
     gated: bool = False
+    gated_by_others: bool = False
     tolerates: tuple[str, ...] = ()
     node_labels: Labels = ()
 
@@ -211,6 +213,10 @@ def pod_seen(body: Record) -> PodSeen | Occupant | None:
 def has_gate(gates: Iterable[Record] | None) -> bool:
     """Whether our gate is among a pod's `spec.schedulingGates`."""
     return any(gate.get("name") == GATE for gate in gates or ())
+
+
+def _has_other_gate(gates: Iterable[Record] | None) -> bool:
+    return any(gate.get("name") != GATE for gate in gates or ())
 
 
 def without_gate(uid: str) -> dict[str, Any]:
@@ -280,6 +286,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         labels=shared(labels) if is_driver else (),
         kept_off="" if is_placed else _kept_off(metadata),
         gated=has_gate(spec.get("schedulingGates")),
+        gated_by_others=_has_other_gate(spec.get("schedulingGates")),
         tolerates=() if is_placed else _tolerated(spec),
         node_labels=() if is_placed else shared(spec.get("nodeSelector")),
     )

@@ -149,14 +149,15 @@ class WorkQueue:
 
 # A thread that looks after something: a turn, a pause, a turn, until it is closed.
 #
-# What goes wrong is logged once as long as it stays the same, and tried again with the next turn.
+# What goes wrong is logged once as long as it stays the same, and tried again with the next turn; a
+# bug too, for a thread that ends here is missed by nobody until a certificate has expired.
 # `store_certificate` and `webhook_upkeep` look after the certificates in such threads.
 
 
 @dataclass(slots=True)
 class UpkeepThread:
-    """`turn` does what is due; `pause_seconds` is asked after each one. `report` logs the text of a
-    RekindleError of it. A conflict is none: the next turn reads the object again."""
+    """`turn` does what is due; `pause_seconds` is asked after each one. `report` logs the text of
+    what it raises. A conflict is no trouble: the next turn reads the object again."""
 
     name: str
     turn: Callable[[], object]
@@ -181,9 +182,14 @@ class UpkeepThread:
         except ObjectConflict:
             pass
         except RekindleError as trouble:
-            if str(trouble) != self._trouble:
-                self.report(str(trouble))
-            self._trouble = str(trouble)
+            self._note(str(trouble))
+        except Exception as error:
+            self._note(f"{type(error).__name__}: {error}")
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self.report(trouble)
+        self._trouble = trouble
 
     def _run(self) -> None:
         while not self._ending.is_set():

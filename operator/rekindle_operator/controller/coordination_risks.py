@@ -133,8 +133,9 @@ class DriverContacts:
         else:
             self._unanswered.pop(place, None)
 
-    def answered(self, place: Place) -> None:
-        """Nobody waits for an answer of it any more."""
+    def forget(self, place: Place) -> None:
+        """An application that is gone: nobody waits for an answer of it any more."""
+        self._contacts.pop(place, None)
         self._unanswered.pop(place, None)
 
     def forget_answers(self) -> None:

@@ -21,6 +21,7 @@ from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
+from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.coordination_risks import DriverContacts
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
@@ -196,7 +197,8 @@ class Effects:
     remedying: RemediationRunner = field(init=False)
     departures: DrainedNodes = field(init=False)
     whole: ApplicationRecovery = field(init=False)
-    _executors: dict[Place, ExecutorShape] = field(default_factory=dict)
+    # an executor of each application, with the UID of its driver
+    _shapes: dict[Place, tuple[str, ExecutorShape]] = field(default_factory=dict)
     _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
     _cases: DecisionCache = field(default_factory=DecisionCache)
     _demands: dict[Place, NodeDemand] = field(default_factory=dict)
@@ -223,7 +225,7 @@ class Effects:
             self.errands,
             self.log,
             self.metrics,
-            measured=lambda place, executor: put(lambda _: self._measured(place, executor)),
+            measured=lambda *news: put(lambda _: self._measured(*news)),
         )
         self.requester = NodeProvisioner(
             self.api,
@@ -251,8 +253,8 @@ class Effects:
             self.log,
             self.identity,
             reference,
-            self._executors.get,
-            self.evictor.measure,
+            self._shape,
+            self._measure,
             lambda place: self._rows.get(place, {}),
         )
         self.statuses = PolicyStatusWriter(
@@ -362,11 +364,23 @@ class Effects:
             self._wanting = False
             self.requester.want(self._wanted())
 
-    def _measured(self, place: Place, executor: ExecutorShape) -> None:
-        """An executor of an application, as its pod had it: all of them look the same, mostly."""
-        if self._executors.get(place) != executor:
-            self._executors[place] = executor
+    def _shape(self, place: Place) -> ExecutorShape | None:
+        known = self._shapes.get(place)
+        return None if known is None else known[1]
+
+    def _measure(self, place: Place, pod: PodSeen) -> None:
+        """Look at an executor, soon, unless one of the same driver was looked at: the next driver
+        may have been submitted with larger ones."""
+        known = self._shapes.get(place)
+        if known is None or known[0] != pod.driver_uid:
+            self.evictor.measure(place, pod)
+
+    def _measured(self, place: Place, pod: PodSeen, executor: ExecutorShape) -> None:
+        """An executor of an application, as its pod had it: all of a driver look the same,
+        mostly."""
+        if self._shape(place) != executor:
             self.known.changed.add(place)
+        self._shapes[place] = pod.driver_uid, executor
 
     def _told(self, rows: Rows) -> None:
         """What has become of requests for nodes."""
@@ -404,11 +418,15 @@ class Effects:
     def _look_at(self, place: Place) -> None:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
-            self.contacts.answered(place)
+            self.contacts.forget(place)
             self._cases.forget(place)
             self.limiter.forget(place)
             self.departures.forget(place)
             self.remedying.forget(place)
+            self.storyteller.note_gone(place)
+            # one of this name that is made later has other incidents and executors
+            for known in (self._rows, self._shapes, self._per_node):
+                known.pop(place, None)
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:
@@ -459,8 +477,8 @@ class Effects:
             return
         policy = self.known.policies[application_.policy]
         class_ = self.known.classes[policy.spec.class_name]
-        if place not in self._executors and application_.executors and case.requests:
-            self.evictor.measure(place, application_.executors[0])
+        if application_.executors and case.requests:
+            self._measure(place, application_.executors[0])
         demand = NodeDemand(
             incident=NodeIncident(
                 namespace=place.namespace,
@@ -475,7 +493,7 @@ class Effects:
             domain_keys=held.failure_domain_keys,
             impaired=self.judge.avoided(place, held),
             missing=next_plan.nodes_missing(state),
-            executor=self._executors.get(place),
+            executor=self._shape(place),
             executors_per_node=self._per_node.get(place, 1),
             held=held.paused
             or held.dry_run

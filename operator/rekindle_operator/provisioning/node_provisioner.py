@@ -54,6 +54,8 @@ from rekindle_operator.provisioning.providers.provisioning_requests import (
 from rekindle_operator.provisioning.request_ledger import CONFIG_MAP, SCOPE_LABEL
 
 KEY = "nodes"
+# Refusals that are told once: their words have names in them, of which there are ever more.
+SAID_KNOWN_MAX = 1_000
 PROVIDERS_KINDS: Mapping[str, tuple[ObjectKind, ...]] = {
     "ProvisioningRequest": (POD_TEMPLATE, PROVISIONING_REQUEST),
     "Karpenter": (NODE_CLAIM,),
@@ -189,6 +191,8 @@ class NodeProvisioner:
                     self._refused[name] = refused.message
                 self.metrics.refused.inc()
                 if str(refused) not in self._said:
+                    if len(self._said) >= SAID_KNOWN_MAX:
+                        self._said.clear()
                     self._said.add(str(refused))
                     self.log.write("request-refused", text=str(refused))
             except RekindleError as trouble:

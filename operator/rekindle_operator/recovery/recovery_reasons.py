@@ -27,6 +27,8 @@ class RecoveryReason(Explained):
     FRESH_START = "fresh-start", "a driver has started afresh: there is nothing to bring back"
     RUN_FINISHED = "run-finished", "the run has ended in order before the incident was over"
     APPLICATION_GONE = "application-gone", "the application is not there any more"
+    POLICY_GONE = "policy-gone", "no policy recovers the application as a whole any more"
+    CLASS_WITHDRAWN = "class-withdrawn", "the policy has no class any more that it may use"
     STORE_DEGRADED = "store-degraded", "a server of the coordination store does not answer"
     STORE_SINGLE = "store-single", "the coordination store has one server only"
     WEBHOOK_AWAY = "webhook-away", "no replica of the webhook is available"

@@ -46,6 +46,7 @@ from rekindle_operator.recovery import (
 )
 from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
 from rekindle_operator.recovery.recovery_inputs import Danger
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 from rekindle_zookeeper import Connection
 
 EARLIER_MAX = 50
@@ -110,6 +111,8 @@ class RecoveryWriter:
         default_factory=dict
     )
     _unread: dict[Place, int] = field(default_factory=dict)
+    # applications that are gone, maybe with their namespace
+    _gone: set[Place] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tell(self, moment: Moment) -> None:
@@ -119,6 +122,7 @@ class RecoveryWriter:
             self.pass_over(moment.look, place)
             return
         with self._lock:
+            self._gone.discard(place)
             waiting = self._moments.setdefault(place, [])
             waiting.append(moment)
             left_out = _shortened(waiting)
@@ -160,9 +164,20 @@ class RecoveryWriter:
         errand = partial(self._abandon, place, recovery.metadata.name)
         self.errands.leave(f"abandon {recovery.metadata.uid}", errand)
 
+    def note_gone(self, place: Place) -> None:
+        """An application is not there any more: what waits is written, unless it is refused, as in
+        a namespace that has gone with it."""
+        with self._lock:
+            self._there.pop(place, None)
+            if place in self._moments:
+                self._gone.add(place)
+            else:
+                self._forget_place(place)
+
     def forget(self) -> None:
         """Another one tells from now on: what it writes is to be read again."""
         with self._lock:
+            self._gone.clear()
             for known in (
                 self._moments,
                 self._objects,
@@ -172,11 +187,30 @@ class RecoveryWriter:
             ):
                 known.clear()
 
+    def _forget_place(self, place: Place) -> None:
+        """With the lock held."""
+        self._gone.discard(place)
+        for known in (self._moments, self._earlier, self._unread):
+            known.pop(place, None)
+        for key in [key for key in self._objects if key[0] == place]:
+            del self._objects[key]
+
     def _tell(self, place: Place) -> None:
         with self._lock:
             moments = list(self._moments.get(place, ()))
         if not moments:
             return
+        try:
+            self._tell_all(place, moments)
+        except ApiRefused:
+            with self._lock:
+                if place not in self._gone:
+                    raise
+                self._forget_place(place)
+            return
+        self._put_away(moments[-1])
+
+    def _tell_all(self, place: Place, moments: list[Moment]) -> None:
         open_ = {name for name, item in moments[-1].recoveries.items() if _is_open(item)}
         with self._lock:
             open_ |= {name for where, name in self._objects if where == place}
@@ -188,7 +222,8 @@ class RecoveryWriter:
             left = [item for item in self._moments.pop(place, ()) if id(item) not in done]
             if left:
                 self._moments[place] = left
-        self._put_away(moments[-1])
+            elif place in self._gone:
+                self._forget_place(place)
 
     def _tell_one(self, name: str, moments: list[Moment]) -> None:
         """One Recovery through all moments, written once."""
@@ -229,7 +264,10 @@ class RecoveryWriter:
             return
         before = recovery_resource.from_object(body).status
         told = status_builder.abandon(
-            before, f"{place.application} is not there any more.", time.time()
+            before,
+            RecoveryReason.APPLICATION_GONE,
+            f"{place.application} is not there any more.",
+            time.time(),
         )
         if told.news:
             self.api.replace(f"{path}/status", {**body, "status": to_status(told.status)})

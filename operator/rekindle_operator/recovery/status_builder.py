@@ -192,11 +192,11 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
     return _told(before, _staged(after, stage, said, scene.generation, now))
 
 
-def abandon(before: RecoveryStatus, text: str, now: float) -> StatusChange:
-    """The end of a story whose application is not there any more."""
+def abandon(before: RecoveryStatus, word: RecoveryReason, text: str, now: float) -> StatusChange:
+    """The end of a story that nobody can go on with: its application, or its policy, is gone."""
     if before.phase in ENDED:
         return StatusChange(before, news=False)
-    stage = PhaseReason("Abandoned", RecoveryReason.APPLICATION_GONE, text)
+    stage = PhaseReason("Abandoned", word, text)
     after = msgspec.structs.replace(before, ended_at=moment(now))
     said = (recovery_phases.over(stage),)
     return _told(before, _staged(after, stage, said, before.observed_generation, now))

@@ -32,13 +32,13 @@ DELAY_SECONDS_MAX = 15.0
 
 @dataclass(slots=True)
 class PodEviction:
-    """`measured` gets an executor as its pod had it, on any thread."""
+    """`measured` gets an executor, and what its pod asks for, on any thread."""
 
     api: Api
     errands: WorkQueue
     log: Log
     metrics: OperatorMetrics
-    measured: Callable[[Place, ExecutorShape], None]
+    measured: Callable[[Place, PodSeen, ExecutorShape], None]
     _deleted: dict[Place, dict[str, int]] = field(default_factory=dict)
     _wanted: dict[Place, frozenset[str]] = field(default_factory=dict)
     _read: set[Place] = field(default_factory=set)
@@ -72,7 +72,7 @@ class PodEviction:
     def _measure(self, place: Place, pod: PodSeen) -> None:
         body = self.api.get(path_of(object_kinds.PODS, pod.namespace, pod.name))
         if body is not None:
-            self.measured(place, executor_of(body))
+            self.measured(place, pod, executor_of(body))
 
     def _evict(self, place: Place, pod: PodSeen, grace: Mapping[str, int]) -> None:
         path = path_of(object_kinds.PODS, pod.namespace, pod.name)
@@ -80,7 +80,7 @@ class PodEviction:
             body = self.api.get(path)
             if body is None or body["metadata"]["uid"] != pod.uid:
                 return
-            self.measured(place, executor_of(body))
+            self.measured(place, pod, executor_of(body))
             self._read.add(place)
         if pod.uid not in self._wanted.get(place, ()):
             return  # its node was heard of again, or it is not kept off in vain any more

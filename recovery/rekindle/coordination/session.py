@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -38,6 +39,7 @@ from rekindle.model.incidents import Incident, NodeLoss
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.protocol import (
+    PROTECTED_QUERIES,
     CheckpointReport,
     Directive,
     Heartbeat,
@@ -101,6 +103,8 @@ DIGEST_LENGTH = 16
 # Grows when what the release before reads in a record would mean something else. New fields and
 # new words need no new version: the one are left out, the other mean something careful.
 RECORD_VERSION = 1
+
+OfDriver = TypeVar("OfDriver", ProgressReport, StatisticsReport)
 
 
 class Driver(StrEnum):
@@ -396,6 +400,7 @@ def _take_in(
     domains = reading.domains or {}
     if located := report_diff.located(state, domains):
         tell([happened.NodesLocated(located)])
+    charged = frozenset(state.charges)
     for report in _fresh(reading, case):
         if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
@@ -411,6 +416,10 @@ def _take_in(
     gone = sorted(node for node in reading.nodes_gone if _is_there(state, node))
     if gone and not reading.driver_gone and driver is not Driver.FINISHED:
         tell([happened.NodesLost(tuple(gone))])
+    # costs are told first, and those of what caught up then were left out
+    statistics = _of_generation(reading.statistics, case.generation)
+    if statistics is not None and charged - state.charges.keys() - state.placement.keys():
+        tell(report_diff.observe(state, statistics, domains))
     if driver is Driver.GONE and case.driver is not Driver.GONE:
         tell([happened.DriverLost()])
     return state, instructions
@@ -421,7 +430,7 @@ def _has_taken_all(progress: ProgressReport | None, case: Case) -> bool:
     return progress is not None and progress.directive >= case.sequence
 
 
-def _of_generation(report: ProgressReport | None, generation: int) -> ProgressReport | None:
+def _of_generation(report: OfDriver | None, generation: int) -> OfDriver | None:
     return report if report is not None and report.generation == generation else None
 
 
@@ -446,8 +455,12 @@ def _kind(report: Report) -> str:
 
 
 def _policy(reading: ApplicationReading, now: float) -> Policy:
-    """The application's policy with the priorities that people have set, as long as they hold."""
+    """The application's policy with the priorities that people have set, as long as they hold.
+    Batches of protected queries that catch up are limited, and what they take beyond their share
+    are slots that nobody else needs: that has no costs of its own."""
     policy = reading.topology.policy
+    if reading.topology.program == PROTECTED_QUERIES:
+        policy = replace(policy, catch_up_cost_ratio=0.0)
     queries = {query.name for query in reading.topology.topology.queries}
     if not reading.orders.priorities:
         return policy

@@ -12,7 +12,8 @@
         ├── SinkAwayError    a sink cannot be reached now; it is tried again
         └── TimeLimitError   something took too long; the machine may only be busy
 
-Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
+Every error prints as one sentence, `where: what; remedy`, which no terminal obeys: it may have
+names and texts of users in it. Assertions stay for bugs of our own.
 """
 
 
@@ -24,7 +25,7 @@ class RekindleError(Exception):
     """
 
     def __init__(self, *, where: str, what: str, remedy: str) -> None:
-        super().__init__(f"{where}: {what}; {remedy}")
+        super().__init__(printable(f"{where}: {what}; {remedy}"))
         self.where = where
         self.what = what
         self.remedy = remedy
@@ -76,6 +77,20 @@ class SinkAwayError(RunError):
 
 class TimeLimitError(RunError):
     """Something took longer than it may. Perhaps the machine is only busy: later it may go well."""
+
+
+def printable(text: str) -> str:
+    """The text with control characters as in a Python literal, so that no terminal obeys them.
+
+    Its lines stay. Lone surrogates, which cannot be written as UTF-8, are escaped as well.
+    """
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def first_line(error: BaseException) -> str:

@@ -87,16 +87,6 @@ def partitions(topology: Topology) -> tuple[str, ...]:
     return tuple(partition for operator in order for partition in slices[operator])
 
 
-def partition_graph(topology: Topology) -> "nx.DiGraph":
-    """One node per operator partition; an edge of operators becomes all pairs of partitions."""
-    slices = _slices(topology)
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(partitions(topology))
-    for producer, consumer in topology.edges:
-        graph.add_edges_from((p, c) for p in slices[producer] for c in slices[consumer])
-    return graph
-
-
 def closures(topology: Topology) -> dict[str, frozenset[str]]:
     """Per query partition: its own operator partition and everything upstream of that."""
     slices, graph = _slices(topology), operator_graph(topology)

@@ -10,6 +10,7 @@ Pure; docs/protocol.md is this package in prose. Sidecar, runtime and coordinato
 
 from rekindle.protocol.messages import (
     MESSAGE_BYTES_MAX,
+    PROTECTED_QUERIES,
     VERSION,
     VERSION_OLDEST,
     Acknowledgement,
@@ -42,6 +43,7 @@ from rekindle.protocol.messages import (
 
 __all__ = [
     "MESSAGE_BYTES_MAX",
+    "PROTECTED_QUERIES",
     "VERSION",
     "VERSION_OLDEST",
     "Acknowledgement",

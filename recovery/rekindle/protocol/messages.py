@@ -120,6 +120,10 @@ class Report(Message, frozen=True):
     sequence: Count
 
 
+# The program of an application whose queries are Spark's own, kept by `rekindle.protect`.
+PROTECTED_QUERIES = "protected-queries"
+
+
 class TopologyReport(Report, frozen=True, tag="topology", tag_field="kind"):
     """The pipeline and its policy, once per start. `hints` (partition -> CPU percent) count until
     costs are measured.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, printable
 from rekindle_cli import pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
 
@@ -101,7 +101,7 @@ def _show(
         print(json.dumps({"findings": findings, "pipeline": described}, indent=2))
     else:
         pipeline_checks.show(found)
-        print(_summary(argument, found, described))
+        print(printable(_summary(argument, found, described)))
     return 2 if has_errors(found) else 0
 
 

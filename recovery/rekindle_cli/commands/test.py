@@ -146,6 +146,7 @@ def _test(request: _Request, results: _Results) -> None:
     expected = {} if results.expect is None else _expected(results.expect, loaded.pipeline)
     if results.output is not None:
         cli_options.made_directory("--output", results.output, "name another folder")
+        _check_apart(results.output, results.expect)
     result = _run(loaded, tables, wanted, request.size)
     if results.output is not None:
         _write(results.output, result)
@@ -240,6 +241,16 @@ def _read_inputs(pipeline: "Pipeline", inputs: Sequence[str]) -> dict[str, "pa.T
             table_files.row_names(path, table.num_rows),
         )
     return tables
+
+
+def _check_apart(output: Path, expect: Path | None) -> None:
+    """Refuse to put the output of this run in the place of what it is compared with."""
+    if expect is not None and output.samefile(expect):
+        raise InputError(
+            where=f"--output {output}",
+            what="is the folder of --expect, whose tables would be replaced",
+            remedy="name another folder",
+        )
 
 
 def _expected(folder: Path, pipeline: "Pipeline") -> dict[str, "pa.Table"]:

@@ -45,7 +45,7 @@ class CheckpointCoordinator:
     that may run, `state_bytes` what the files hold that a partition's state is made of. Where it
     `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
     as any other. `shared` is the newest epoch whose input an older driver has fixed after this one
-    had started."""
+    had started, `begun` the newest whose checkpoint has been begun."""
 
     application: DriverContext
     epoch: int | None = None
@@ -61,6 +61,7 @@ class CheckpointCoordinator:
     is_urgent: bool = False
     is_hurried: bool = False
     shared: int = 0
+    begun: int = 0
     last_at: float = field(default_factory=time.monotonic)
     watch: Watch = field(default_factory=Watch)
     ended: list[Result] = field(default_factory=list)
@@ -71,10 +72,14 @@ class CheckpointCoordinator:
         """The epoch to checkpoint in this job, or None.
 
         Not one that has run for some already, as the final epoch has when others follow to it; nor
-        one that an older driver may run as well, whose hosts would write files of the same names.
+        one for which somebody else may write files of the same names, however late: hosts of an
+        older driver, or an executor that was lost once the checkpoint of this epoch was begun.
         """
         application = self.application
         if epoch <= max(application.newest, self.shared):
+            return None
+        if epoch == self.begun and self.losses != application.losses:
+            self.epoch = None
             return None
         seconds = time.monotonic() - self.last_at
         if self.epoch is not None and (idle := self._idle()) is not None:
@@ -119,7 +124,8 @@ class CheckpointCoordinator:
     def _begin(self, epoch: int, work: Ranges) -> None:
         """Wait for the states of all that runs in this epoch."""
         application = self.application
-        self.epoch, self.losses = epoch, application.losses
+        self.epoch = self.begun = epoch
+        self.losses = application.losses
         self.last_at, self.watch = time.monotonic(), Watch()
         self.trailing = _trailing(application, epoch, work)
         application.trailing_attempts.clear()
@@ -249,7 +255,7 @@ class CheckpointCoordinator:
         if is_last and not application.progress.left_out:
             record["savepoint"] = True
         record["older"] |= left_out
-        application.store.complete_checkpoint(
+        is_made = application.store.complete_checkpoint(
             epoch,
             {
                 "program": application.program.hash,
@@ -261,6 +267,9 @@ class CheckpointCoordinator:
                 **record,
             },
         )
+        if not is_made:
+            self._give_up(f"a fenced driver has left a record of epoch {epoch}")
+            return
         application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
         if published is not None:
             output_commit.publish_staged(application, epoch, published)

@@ -5,8 +5,10 @@ because it was asked to (`epoch_loop`, `checkpoint_coordinator`): of any other o
 go on. States are matched by the names of their steps: those of steps that are gone stay behind, new
 steps begin empty, with their next whole window (`initial_from`). Where a step's parallelism
 is another, each key's state moves to where its input will go (`redistributed`). All that
-becomes a checkpoint one epoch later, in which nothing is read, whose record has its cut as well:
-one record, so an upgrade is there or is not. Called by `driver_main` at its start.
+becomes a checkpoint of a later epoch, in which nothing is read, whose record has its cut as well:
+one record, so an upgrade is there or is not. The epoch is as many later as drivers have started
+since: a fenced one, that stood still while it carried over, never writes the files of this one.
+Called by `driver_main` at its start.
 
 A step that is new has an event time from which on its rows are whole: all that have it, or a later
 one, will come. A window of which rows have gone by before would be wrong without a sign of it. So
@@ -72,14 +74,15 @@ def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, 
     """Make the checkpoint that this pipeline goes on from. Its history has been checked."""
     before = history.checkpoint
     assert before is not None
-    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]))
+    starts = max(1, store.generation - before["generation"])
+    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]), starts)
     store.begin_checkpoint(cut.epoch)
     sizes: dict[str, int] = {}
     begun = _begun(program, before, cut)
     for chain in program.chains:
         if chain.keyed:
             sizes |= _carry_chain(store.files, before, chain, cut, begun.get(chain.name))
-    store.complete_checkpoint(
+    is_made = store.complete_checkpoint(
         cut.epoch,
         {
             "program": program.hash,
@@ -92,10 +95,12 @@ def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, 
             "begun": begun,
         },
     )
+    assert is_made, f"another driver has checkpointed epoch {cut.epoch}"
 
 
-def _cut(program: Program, last: Cut) -> Cut:
-    """An epoch without input. A source that is new begins where the others are in event time."""
+def _cut(program: Program, last: Cut, starts: int) -> Cut:
+    """An epoch without input, so many behind the last one. A source that is new begins where the
+    others are in event time."""
     offsets, streams = {}, {}
     for chain in program.chains:
         if not chain.keyed and unbounded_source.is_unbounded(chain.root.function):
@@ -105,7 +110,7 @@ def _cut(program: Program, last: Cut) -> Cut:
             _, end = last.offsets.get(chain.name, (0, None))
             begin = chain.root.function.rows_at(last.least_watermark) if end is None else end
             offsets[chain.name] = (begin, begin)
-    return replace(last, epoch=last.epoch + 1, offsets=offsets, streams=streams)
+    return replace(last, epoch=last.epoch + starts, offsets=offsets, streams=streams)
 
 
 def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, int | None]:

@@ -6,7 +6,7 @@ Errors keep a run from working; warnings may. A finding prints as one sentence, 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rekindle.model.errors import RekindleError
+from rekindle.model.errors import RekindleError, printable
 
 
 class CheckSeverity(StrEnum):
@@ -26,7 +26,7 @@ class CheckFinding:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}; {self.remedy}"
+        return printable(f"{self.where}: {self.what}; {self.remedy}")
 
 
 def error(where: str, what: str, remedy: str) -> CheckFinding:

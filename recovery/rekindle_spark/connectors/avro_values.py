@@ -8,6 +8,7 @@ imported when it is first needed.
 """
 
 import base64
+import http.client
 import io
 import json
 import logging
@@ -15,16 +16,18 @@ import struct
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as kinds
 
-from rekindle.model.errors import InputError, SourceAwayError
+from rekindle.model.errors import InputError, SourceAwayError, first_line
 from rekindle_spark.connectors import decoding, hidden_values
 from rekindle_spark.connectors.decoding import Decoded
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
+from rekindle_spark.operators import column_types, python_rows
 from rekindle_spark.user_code import argument_checks
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,8 @@ ASKS_MAX, ASK_AGAIN_SECONDS = 3, 0.5
 # values are looked at many times, in halves, where one of them cannot be decoded.
 UNKNOWN_SECONDS = 5.0
 SCHEMA_BYTES_MAX = 1 << 24
+# With the status 404. Without it, what is between us and a registry has no such page.
+NO_SUCH_SCHEMA = 40403
 
 
 @dataclass(slots=True)
@@ -44,28 +49,33 @@ class Avro:
     """Each value is a record of Avro with the number of its schema in `registry`, an http or https
     URL. Fields that `schema` lacks are ignored, absent ones are null.
 
+    Times are those of Avro's logical types, but columns in `units` are whole numbers of "s", "ms",
+    "us" or "ns" since 1970. A value that its column's type cannot hold exactly is rejected.
     `credentials` are FromFile or FromEnvironment of "USER:PASSWORD".
     """
 
     schema: pa.Schema
     registry: str
     credentials: FromFile | FromEnvironment | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
     _known: dict[int, Any] = field(init=False, default_factory=dict)
     _unknown: dict[int, float] = field(init=False, default_factory=dict)
+    _unread: dict[int, str] = field(init=False, default_factory=dict)
 
-    def __getstate__(self) -> tuple[pa.Schema, str, FromFile | FromEnvironment | None]:
-        return self.schema, self.registry, self.credentials
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.schema, self.registry, self.credentials, self.units
 
-    def __setstate__(self, saved: tuple[pa.Schema, str, FromFile | FromEnvironment | None]) -> None:
-        self.schema, self.registry, self.credentials = saved
-        self._known, self._unknown = {}, {}
+    def __setstate__(self, saved: tuple[Any, ...]) -> None:
+        self.schema, self.registry, self.credentials, self.units = saved
+        self._known, self._unknown, self._unread = {}, {}, {}
 
     def check(self, where: str) -> None:
-        """Raise InputError for what is no schema or URL, and for a password in the open."""
+        """Raise InputError for what is no schema, unit or URL, and for a password in the open."""
         _library()
         argument_checks.check_kind(
             f"{where}: schema", self.schema, pa.Schema, "give a pyarrow.Schema"
         )
+        decoding.check_units(where, self.schema, self.units)
         if not str(self.registry).startswith(("http://", "https://")):
             what = f"is {argument_checks.shown(self.registry)}"
             argument_checks.refuse(f"{where}: registry", what, "give an http or https URL")
@@ -83,21 +93,38 @@ class Avro:
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
         rows = [self._row(value) for value in values]
-        table = pa.Table.from_pylist(rows, schema=self.schema)
+        schema = decoding.counted(self.schema, self.units)
+        columns = [_column([row.get(one.name) for row in rows], one.type) for one in schema]
+        table = pa.Table.from_arrays(columns, schema=schema)
+        table = decoding.with_moments(table, self.schema, self.units)
         table.validate(full=True)
-        return table
+        return column_types.converted(table, self.schema)
 
     def _row(self, value: bytes) -> dict[str, Any]:
         if len(value) < HEAD.size or value[0] != 0:
             raise ValueError("does not begin with the number of a schema")
         _, number = HEAD.unpack_from(value)
-        if number not in self._known:
-            self._known[number] = _library().parse_schema(json.loads(self._fetch(number)))
         body = io.BytesIO(value[HEAD.size :])
-        row = _library().schemaless_reader(body, self._known[number], None)
+        row = _library().schemaless_reader(body, self._schema(number), None)
         if body.read(1) or not isinstance(row, dict):
             raise ValueError(f"is not one record of schema {number}")
         return row
+
+    def _schema(self, number: int) -> Any:
+        """The schema of a number, parsed once. Raises ValueError where there is none, and where it
+        is not one of Avro."""
+        if number in self._unread:
+            raise ValueError(self._unread[number])
+        if number not in self._known:
+            text = self._fetch(number)
+            try:
+                self._known[number] = _library().parse_schema(json.loads(text))
+            except Exception as error:  # of a library, by what others have registered
+                why = f"has schema {number}, which cannot be read ({first_line(error)})"
+                self._unread[number] = why
+                log.warning("schema registry %s: a value %s", self.registry, why)
+                raise ValueError(why) from error
+        return self._known[number]
 
     def _fetch(self, number: int) -> str:
         """The schema of a number. Raises ValueError where the registry has none."""
@@ -107,13 +134,19 @@ class Avro:
             try:
                 return self._ask(number)
             except urllib.error.HTTPError as error:
-                if error.code == 404 and not left:
+                if not _is_unknown(error):
+                    raise self._away(f"answers {error.code}") from None
+                if not left:
                     self._unknown[number] = time.monotonic()
                     log.warning("schema registry %s: has no schema %d", self.registry, number)
                     raise _no_schema(number) from None
-                if error.code != 404:
-                    raise self._away(f"answers {error.code}") from None
-            except (OSError, ValueError, KeyError) as error:
+            except (
+                OSError,
+                http.client.HTTPException,
+                ValueError,
+                LookupError,
+                TypeError,
+            ) as error:
                 raise self._away(type(error).__name__) from None
             time.sleep(ASK_AGAIN_SECONDS)
         raise AssertionError("the last time has returned or raised")
@@ -134,6 +167,35 @@ class Avro:
             what=f"cannot be reached ({why})",
             remedy="see that it is there, and can be reached from the nodes",
         )
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kinds.is_nested(kind) or kinds.is_temporal(kind):
+        values = [_part(value, kind) for value in values]
+    return python_rows.typed(values, kind)
+
+
+def _part(value: Any, kind: pa.DataType) -> Any:
+    """What a type takes of a value: of records the fields that it has. Raises TypeError for a
+    number in the place of a time: its unit is not known."""
+    if kinds.is_temporal(kind) and isinstance(value, int | float):
+        raise TypeError(f"found the number {value!r:.60}, whose unit `units` does not say")
+    if kinds.is_struct(kind) and isinstance(value, dict):
+        return {one.name: _part(value.get(one.name), one.type) for one in kind.fields}
+    if kinds.is_map(kind) and isinstance(value, dict):
+        return {key: _part(item, kind.item_type) for key, item in value.items()}
+    if kinds.is_nested(kind) and isinstance(value, list):
+        return [_part(item, kind.field(0).type) for item in value]
+    return value
+
+
+def _is_unknown(error: urllib.error.HTTPError) -> bool:
+    """Whether a registry says that it has no such schema."""
+    try:
+        said = json.loads(error.read(SCHEMA_BYTES_MAX))
+        return bool(error.code == 404 and said["error_code"] == NO_SUCH_SCHEMA)
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        return False
 
 
 def _no_schema(number: int) -> ValueError:

@@ -64,7 +64,7 @@ class Json:
                 what = f"has the type {column.type}, which is not read from JSON"
                 remedy = "declare a number, text, time or list of such, and convert it in a map"
                 argument_checks.refuse(f"{where}: column {column.name!r}", what, remedy)
-        _check_units(where, self.schema, self.units)
+        check_units(where, self.schema, self.units)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
@@ -77,7 +77,7 @@ class Json:
         return sifted([objects[n] for n in whole], whole, rejected, self._read, self.schema)
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
-        data, schema = b"\n".join(values), _counted(self.schema, self.units)
+        data, schema = b"\n".join(values), counted(self.schema, self.units)
         table = self._parsed(data, schema)
         if table.num_rows != len(values):
             raise ValueError("is not one JSON object")
@@ -85,7 +85,7 @@ class Json:
         if found := _infinities(table):
             doubles = pa.schema([pa.field(one.name, _with_doubles(one.type)) for one in schema])
             _check_infinities(found, _infinities(self._parsed(data, doubles)))
-        table = _with_moments(table, self.schema, self.units)
+        table = with_moments(table, self.schema, self.units)
         table.validate(full=True)  # texts that are no UTF-8
         return table.cast(self.schema)
 
@@ -125,7 +125,7 @@ class Csv:
                 what = f"has the type {column.type}, which is not read from CSV"
                 remedy = "declare a number, text or time, and convert it in a map"
                 argument_checks.refuse(f"{where}: column {column.name!r}", what, remedy)
-        _check_units(where, self.schema, self.units)
+        check_units(where, self.schema, self.units)
         one = self.delimiter
         if not isinstance(one, str) or len(one) != 1 or one in '"\r\n' or not one.isascii():
             what = f"is {argument_checks.shown(one)}"
@@ -158,7 +158,7 @@ class Csv:
         schema = pa.schema(
             [
                 pa.field(one.name, pa.string()) if pa.types.is_timestamp(one.type) else one
-                for one in _counted(self.schema, self.units)
+                for one in counted(self.schema, self.units)
             ]
         )
         table = self._parsed(data, schema)
@@ -172,7 +172,7 @@ class Csv:
                 for c in texts.columns
             )
             _check_infinities(found, said)
-        table = _with_moments(table, self.schema, self.units)
+        table = with_moments(table, self.schema, self.units)
         for index, one in enumerate(self.schema):
             if pa.types.is_string(table.schema.field(index).type) and one.name not in self.units:
                 table = table.set_column(index, one, _of_texts(table[one.name], one.type))
@@ -227,7 +227,10 @@ class Bytes:
         table = self.function(pa.array(values, pa.binary()))
         if not isinstance(table, pa.Table) or table.num_rows != len(values):
             raise ValueError("its function gave no table with a row for each value")
-        return table.select(self.schema.names).cast(self.schema)
+        table = table.select(self.schema.names)
+        made = table.cast(self.schema)
+        _check_infinities(_infinities(made), _infinities(table))
+        return made
 
 
 def sifted(
@@ -266,7 +269,7 @@ def _chunks(values: Sequence[bytes]) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in pairwise(bounds) if begin < end]
 
 
-def _check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> None:
+def check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> None:
     """Refuse a unit of no time."""
     for name, unit in units.items():
         if name not in schema.names or unit not in UNITS:
@@ -278,7 +281,7 @@ def _check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> Non
             argument_checks.refuse(f"{where}: units of {name!r}", what, "leave it out")
 
 
-def _counted(schema: pa.Schema, units: Mapping[str, str]) -> pa.Schema:
+def counted(schema: pa.Schema, units: Mapping[str, str]) -> pa.Schema:
     """The schema with whole numbers where times are counted in units."""
     return pa.schema(
         [pa.field(one.name, pa.int64()) if one.name in units else one for one in schema]
@@ -295,7 +298,9 @@ def _infinities_of(column: pa.ChunkedArray) -> int:
         return int(pc.sum(pc.is_inf(column)).as_py() or 0)
     if pa.types.is_struct(column.type):
         return sum(map(_infinities_of, column.flatten()))
-    return _infinities_of(pc.list_flatten(column)) if pa.types.is_nested(column.type) else 0
+    if pa.types.is_map(column.type):
+        return sum(_infinities_of(pa.chunked_array([chunk.items])) for chunk in column.chunks)
+    return _infinities_of(pc.list_flatten(column)) if _is_list(column.type) else 0
 
 
 def _check_infinities(found: int, said: int) -> None:
@@ -313,7 +318,7 @@ def _with_doubles(kind: pa.DataType) -> pa.DataType:
     return pa.list_(_with_doubles(kind.value_type)) if pa.types.is_nested(kind) else kind
 
 
-def _with_moments(table: pa.Table, schema: pa.Schema, units: Mapping[str, str]) -> pa.Table:
+def with_moments(table: pa.Table, schema: pa.Schema, units: Mapping[str, str]) -> pa.Table:
     """A table with times in the place of what counts units."""
     for name, unit in units.items():
         index = table.schema.get_field_index(name)
@@ -333,6 +338,11 @@ def _of_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     local = pc.if_else(dated, blank, texts).cast(pa.timestamp("us"))
     exact = pc.if_else(dated, texts, blank).cast(pa.timestamp("us", "UTC"))
     return pc.coalesce(exact.cast(pa.timestamp("us")), local).cast(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(kind) for is_kind in lists)
 
 
 def _is_readable(kind: pa.DataType) -> bool:

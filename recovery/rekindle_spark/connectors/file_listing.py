@@ -220,7 +220,7 @@ class ListingLog:
                 "path that it had. For the same files at a new place see docs/files.md",
             )
 
-    def append(self, content: Mapping[str, Any]) -> bool:
+    def add_record(self, content: Mapping[str, Any]) -> bool:
         """Add a record; whether that was done: where another driver has added one, that is read
         instead."""
         with self.lock:
@@ -242,7 +242,7 @@ class ListingLog:
         """Replace records by a whole one, where that is worth it (`Listing.whole`)."""
         if self.records < RECORDS_MIN or self.record_bytes < self.whole_bytes:
             return
-        if not self.append(self.listing.whole(needless, absent, forgotten)):
+        if not self.add_record(self.listing.whole(needless, absent, forgotten)):
             return
         newest = self.listing.number
         old = [number for number in self._numbers() if number < newest]

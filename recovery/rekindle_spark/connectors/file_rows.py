@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -103,7 +104,7 @@ def contents(
             return _lines(_unpacked(file, name), form, counted)
         except RekindleError:
             raise
-        except (*UNPACKING, pa.ArrowException, OSError, ValueError) as error:
+        except (*UNPACKING, pa.ArrowException, csv.Error, OSError, ValueError) as error:
             kind = {PARQUET: "Parquet", JSON: "JSON lines", CSV: "CSV"}[form.format]
             said = first_line(error)[:WHY_LENGTH_MAX]
             return _unreadable(f"cannot be read as {kind} ({said})")
@@ -228,9 +229,9 @@ def _unpacked(file: io.BufferedIOBase, name: str) -> io.BufferedIOBase:
     return gzip.GzipFile(fileobj=file) if name.endswith(PACKED) else file
 
 
-def _parquet(file: io.BufferedIOBase) -> pq.ParquetFile:
+def _parquet(file: io.BufferedIOBase, unit: str = "us") -> pq.ParquetFile:
     # old files' times of 96 bits: a microsecond fits all years, a nanosecond does not
-    return pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit="us")
+    return pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit=unit)
 
 
 def _parquet_contents(file: io.BufferedIOBase, form: FileForm) -> FileContents:
@@ -273,7 +274,9 @@ def _of_parquet(reader: "_ParquetReader", schema: pa.Schema, begin: int, end: in
     together = Piece(schema.empty_table(), [], {})
     for number, low, high, first in reader.groups(begin, end):
         try:
-            some = _converted(reader.group(number, schema.names), schema, (low, high), first)
+            table, cut = reader.group(number, schema.names)
+            some = _converted(table, schema, (low, high), first)
+            some = _without(some, {first + row: why for row, why in cut.items()})
         except (OSError, pa.ArrowException) as error:
             why = f"row group {number} cannot be read ({first_line(error)})"[:WHY_LENGTH_MAX]
             places = range(first + low, first + high)
@@ -306,6 +309,16 @@ def _converted(table: pa.Table, schema: pa.Schema, span: tuple[int, int], first:
             middle = (begin + end) // 2
             spans += [(middle, end), (begin, middle)]
     return Piece(pa.concat_tables(tables), numbers, rejected)
+
+
+def _without(piece: Piece, wrong: Mapping[int, str]) -> Piece:
+    """A piece in which some rows are rejected, by their number in the file."""
+    kept = [number for number in piece.numbers if number not in wrong]
+    if len(kept) == len(piece.numbers):
+        return piece
+    more = {number: (wrong[number], None) for number in piece.numbers if number in wrong}
+    mask = pa.array([number not in wrong for number in piece.numbers])
+    return Piece(piece.rows.filter(mask), kept, piece.rejected | more)
 
 
 @dataclass(slots=True, eq=False)
@@ -370,7 +383,11 @@ class _ParquetReader:
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self.file = _parquet(file)
-        self.newest: tuple[int, pa.Table] | None = None
+        physical = self.file.schema
+        leaves = [physical.column(place) for place in range(len(physical))]
+        self.old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+        self.exact = _parquet(file, "ns") if self.old else self.file
+        self.newest: tuple[int, pa.Table, dict[int, str]] | None = None
 
     def groups(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
         """The row groups of the rows [begin, end): number, what of it, and its first row."""
@@ -382,14 +399,24 @@ class _ParquetReader:
                 yield number, low - first, high - first, first
             first = after
 
-    def group(self, number: int, names: Sequence[str]) -> pa.Table:
-        """The rows of a group, with these columns in their order."""
+    def group(self, number: int, names: Sequence[str]) -> tuple[pa.Table, dict[int, str]]:
+        """The rows of a group, with these columns in their order; and those of which times were
+        cut, by their place in the group why."""
         if self.newest is None or self.newest[0] != number:
             table = self.file.read_row_group(number, columns=list(names), use_threads=False)
             table = table.select(names)
-            self.newest = (number, table) if table.nbytes <= GROUP_BYTES_MAX else None
-            return table
-        return self.newest[1]
+            cut = self._cut(number, table)
+            self.newest = (number, table, cut) if table.nbytes <= GROUP_BYTES_MAX else None
+            return table, cut
+        return self.newest[1:]
+
+    def _cut(self, number: int, table: pa.Table) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for name in self.old.intersection(table.column_names):
+            exact = self.exact.read_row_group(number, columns=[name], use_threads=False)[name]
+            rows = np.flatnonzero(column_types.are_cut(exact, table[name])).tolist()
+            found |= dict.fromkeys(rows, f"column {name!r} has nanoseconds, as INT96")
+        return found
 
     def close(self) -> None:
         """Close the file."""

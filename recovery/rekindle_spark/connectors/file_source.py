@@ -379,14 +379,14 @@ class _Asking:
             if one.name not in listing.seen or listing.is_mended(one.name, one.version)
         ]
         if not listing.number and not source.include_existing_files:
-            return self.log.append({"files": [], "seen": sorted(one.name for one in new)})
+            return self.log.add_record({"files": [], "seen": sorted(one.name for one in new)})
         settled = [one for one in new if self._has_settled(one, now)]
         self.settling = {name: kept for name, kept in self.settling.items() if name in self.there}
         counted = self._counted(sorted(settled, key=source._key))
         self.has_more = len(counted) < len(settled)
         known = [(one, found) for one, found in counted if found is not None]
         files = [one.record() for one in self._dealt(known)]
-        return not files or self.log.append({"files": files})
+        return not files or self.log.add_record({"files": files})
 
     def _has_settled(self, one: Found, now: float) -> bool:
         version, since = self.settling.get(one.name, ("", now))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import DataLossError, InputError, SourceAwayError
 from rekindle_spark.connectors import kafka_options, kafka_ranges
 from rekindle_spark.connectors.decoding import Decoder
 from rekindle_spark.connectors.kafka_options import ErrorNote
@@ -45,6 +45,8 @@ RECORD = pa.schema(
 VALUE = pa.field("kafka_value", pa.binary())
 REJECTS = pa.schema([*RECORD, VALUE])
 TIMESTAMP_TYPES = {1: "create", 2: "append"}
+# What microseconds can hold. A producer that counts nanoseconds is far beyond it.
+MILLISECONDS_MAX = (2**63 - 1) // 1_000
 
 
 @dataclass(slots=True)
@@ -135,6 +137,12 @@ class Kafka:
             rejects += others
         return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects))
 
+    def check_identity(self, partition: str, identity: str) -> None:
+        """See `unbounded_source.IdentityChecking`: the id of a topic."""
+        if self._asking is None:
+            self._asking = _Asking(self)
+        self._asking.check_identity(partition.rpartition("/")[0], identity)
+
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Commit offsets to the group, where there is one."""
         if self.group and self._asking is not None:
@@ -202,7 +210,10 @@ def _values(name: str, messages: Sequence[Any]) -> Iterable[Any]:
             return (one.offset() for one in messages)
         case "kafka_timestamp":
             times = (one.timestamp() for one in messages)
-            return (at * 1_000 if kind in TIMESTAMP_TYPES else None for kind, at in times)
+            return (
+                at * 1_000 if kind in TIMESTAMP_TYPES and at <= MILLISECONDS_MAX else None
+                for kind, at in times
+            )
         case "kafka_timestamp_type":
             return (TIMESTAMP_TYPES.get(one.timestamp()[0]) for one in messages)
         case "kafka_key":
@@ -245,6 +256,31 @@ class _Asking:
             for name, identity in identities.items()
             if name in oldest and name in latest
         }
+
+    def check_identity(self, topic: str, identity: str) -> None:
+        """See `Kafka.check_identity`."""
+        library, client = kafka_options.library(), self._client()
+        try:
+            try:
+                described = self._described([topic]).get(topic)
+            finally:
+                client.poll(0)  # for the note
+        except library.KafkaException as error:
+            where, cause = f"topic {topic}", error.args[0]
+            raise kafka_options.of_error(where, cause, self.note, is_running=True) from error
+        self.note.clear()
+        if described is None:
+            raise SourceAwayError(
+                where=f"topic {topic}",
+                what="is not there now, and records of it are logged",
+                remedy="see whether it was deleted; the run ends where it stays so",
+            )
+        if str(described.topic_id) != identity:
+            raise DataLossError(
+                where=f"topic {topic}",
+                what="was recreated, and records of the one before are logged",
+                remedy="begin again with an empty store: committed output stays where it is",
+            )
 
     def _answers(self) -> tuple[dict[str, str], dict[str, int], dict[str, int]]:
         """The partitions with the ids of their topics, their oldest offsets, and their latest."""
@@ -292,26 +328,33 @@ class _Asking:
 
     def _partitions(self) -> dict[str, str]:
         """Each partition that there is, with the id of its topic."""
-        library, admin = kafka_options.library(), self._client()
         topics = [*self.source.topics]
         if self.source.pattern:
-            known = admin.list_topics(timeout=ASK_SECONDS_MAX).topics
+            known = self._client().list_topics(timeout=ASK_SECONDS_MAX).topics
             topics = sorted(name for name in known if re.fullmatch(self.source.pattern, name))
         if not topics:
             return {}
-        asked = admin.describe_topics(
-            library.TopicCollection(topics), request_timeout=ASK_SECONDS_MAX
-        )
         found: dict[str, str] = {}
-        for topic, future in asked.items():
-            try:
-                described = future.result()
-            except library.KafkaException as error:
-                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
-                    continue
-                raise
+        for topic, described in self._described(topics).items():
+            if self.source.pattern and described.is_internal:
+                continue
             numbers = sorted(partition.id for partition in described.partitions)
             found |= {f"{topic}/{number}": str(described.topic_id) for number in numbers}
+        return found
+
+    def _described(self, topics: Sequence[str]) -> dict[str, Any]:
+        """What Kafka says of those topics that there are."""
+        library = kafka_options.library()
+        asked = self._client().describe_topics(
+            library.TopicCollection(topics), request_timeout=ASK_SECONDS_MAX
+        )
+        found: dict[str, Any] = {}
+        for topic, future in asked.items():
+            try:
+                found[topic] = future.result()
+            except library.KafkaException as error:
+                if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+                    raise
         return found
 
     def _listed(self, names: Iterable[str], *, is_latest: bool) -> dict[str, int]:

@@ -187,7 +187,7 @@ def _value(scalar: pa.Scalar) -> Any:
             return {kind.field(index).name: _value(scalar[index]) for index in fields}
         if pa.types.is_dictionary(kind):
             return _value(scalar.value)
-        if _is_in_python(scalar):
+        if not pa.types.is_temporal(kind) or _is_in_python(scalar):
             raise
         return None
 

@@ -308,6 +308,8 @@ class ControlLoop:
             )
         self._tell_undone(undone)
         self.reports.suspected -= set(loss.executors.values())
+        for executor in loss.executors:
+            self.reports.relapses.pop(executor, None)
         self._hurry()
 
     def _miss_host(self, executor: str, result: Result) -> None:
@@ -330,8 +332,10 @@ class ControlLoop:
         application, retained = self.application, self.application.progress.retained
         with application.lock:
             holders = {key: retained.holder(*key) for key in damaged}
+            once = self.damaged_frames ^ set(damaged)
+            gone = {key for key in once if retained.holder(*key) is None}
         again = {key: holders[key] for key in self.damaged_frames & holders.keys()}
-        self.damaged_frames ^= set(damaged)
+        self.damaged_frames = once - gone
         for executor in sorted({executor for executor in again.values() if executor is not None}):
             producer, epoch = min(key for key, where in again.items() if where == executor)
             application.events.write(

@@ -32,6 +32,8 @@ HOST_FAILURES_MAX = 3
 # So many of all executors do not fail at once without their connections' ending, by far most often.
 HELD_SHARE = 0.9
 HELD_SECONDS_MIN, HELD_SILENCES = 60.0, 4
+# Spark numbers executors as they come: one that is so many behind does not come back.
+DROPPED_KNOWN_MAX = 10_000
 DISK_SECONDS_MIN = 30.0
 DISK_SECONDS_MAX = 600.0
 
@@ -147,11 +149,12 @@ class AvoidedMachines:
 
 @dataclass(slots=True)
 class Membership:
-    """Compares what Spark sees with what it saw before."""
+    """Compares what Spark sees with what it saw before. `dropped` are those that do not count even
+    if they come back, the newest ones."""
 
     application: DriverContext
     known: dict[str, str] = field(default_factory=dict)
-    dropped: set[str] = field(default_factory=set)
+    dropped: dict[str, None] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     settled_at: float = 0.0
@@ -183,10 +186,12 @@ class Membership:
             self.settled_at = now + SETTLE_SECONDS
         self._note_arrivals(present)
         self.known = present
+        self.silent &= self.pending.keys()
         if not self.pending or now < self.settled_at:
             return []
-        loss = ExecutorLoss(dict(self.pending), frozenset(self.silent & set(self.pending)))
+        loss = ExecutorLoss(dict(self.pending), frozenset(self.silent))
         self.pending.clear()
+        self.silent.clear()
         return [loss]
 
     def arrived(self) -> list[tuple[str, str]]:
@@ -234,12 +239,14 @@ class Membership:
     def heard(self) -> frozenset[str]:
         """Executors that are connected and not suspected."""
         there = {seen.executor for seen in self.seen if seen.connected}
-        return frozenset(there - self.suspicion.executors - self.dropped)
+        return frozenset(there - self.suspicion.executors - self.dropped.keys())
 
     def drop(self, executor: str, reason: str) -> None:
         """Take an executor out of Spark's scheduler; then it is lost like any other."""
         self.application.exchange.drop(executor, reason)
-        self.dropped.add(executor)
+        self.dropped[executor] = None
+        if len(self.dropped) > DROPPED_KNOWN_MAX:
+            del self.dropped[next(iter(self.dropped))]
 
     def drop_full(self, executor: str) -> float:
         """Drop one that has no room on its disk; see `drop_and_wait`."""

@@ -24,7 +24,7 @@ from rekindle.protocol.store_paths import Place
 ANSWER_SECONDS_MAX = 5.0
 WAIT_SECONDS = 5
 RETRY_SECONDS = 0.5
-ACKNOWLEDGEMENTS_MAX = 1_000
+ACKNOWLEDGEMENTS_MAX = UNREADABLE_KNOWN_MAX = 1_000
 OF_ERRORS = ("where", "what", "remedy")
 # What a sidecar that ends, or one of another version, may lead to.
 FORESEEN = (OSError, http.client.HTTPException, InputError, KeyError, ValueError)
@@ -87,7 +87,7 @@ class SidecarClient:
         self._acknowledgements: list[Acknowledgement] = []
         self._directives: list[Directive] = []
         self._newest = 0
-        self._unreadable: set[int] = set()
+        self._unreadable: dict[int, None] = {}
         self._sending = False
         self._stopping = False
         self._contact_at = time.monotonic()
@@ -274,7 +274,9 @@ class SidecarClient:
             )
             self.acknowledge(refused)
             self.looked_at(refused.sequence)
-            self._unreadable.add(refused.sequence)
+            self._unreadable[refused.sequence] = None
+            if len(self._unreadable) > UNREADABLE_KNOWN_MAX:
+                del self._unreadable[next(iter(self._unreadable))]
             return None
 
     def _note(self, answer: dict[str, Any]) -> None:

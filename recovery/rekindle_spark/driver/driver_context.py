@@ -96,7 +96,7 @@ class DriverContext:
     plan_epoch: int = 0
     losses: int = 0
     executors: dict[str, str] = field(default_factory=dict)
-    machines: dict[str, str] = field(default_factory=dict)
+    machines: set[str] = field(default_factory=set)
     warm: set[str] = field(default_factory=set)
     claimed: set[int] = field(default_factory=set)
     failure: BaseException | None = None

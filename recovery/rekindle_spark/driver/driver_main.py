@@ -202,7 +202,7 @@ def _settled(plain: Program, store: CheckpointStore, history: StoreHistory) -> S
         committed = _committed(_with_branches(plain, history), history)
         store.commit(output_commit.without_committed(owed, history.fold, committed))
     if joined:
-        store.join_branches()
+        store.join_branches(driver_clock.now())
     return store.read() if joined or owed is not None else history
 
 

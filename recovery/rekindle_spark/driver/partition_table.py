@@ -117,7 +117,8 @@ class Retained:
 
     def _hold(self, shuffle: int, sign: int) -> None:
         for executor, size in zip(self.executors[shuffle], self.sizes[shuffle], strict=True):
-            self.held[executor] += sign * size
+            if size:  # one that is lost holds nothing, and is not to be entered again
+                self.held[executor] += sign * size
 
 
 @dataclass(slots=True)

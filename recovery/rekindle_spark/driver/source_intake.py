@@ -125,8 +125,8 @@ class StreamCut:
 
     @property
     def spans(self) -> list[list[Any]]:
-        """What is read: source partition, begin and end, in a fixed order."""
-        return [[one.partition, one.begin, one.end] for one in self.partitions]
+        """What is read: source partition, begin, end and identity, in a fixed order."""
+        return [[one.partition, one.begin, one.end, one.identity] for one in self.partitions]
 
     def without_rows(self) -> "StreamCut":
         """The same behind these rows."""

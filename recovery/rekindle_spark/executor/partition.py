@@ -4,7 +4,7 @@ Pure: the same state and the same frames give the same results. The host keeps t
 """
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -35,6 +35,8 @@ CONVERSIONS = {
 }
 # in the metadata of what relays read
 WATERMARK = b"watermark"
+# The chains, by index and the steps that they are without, whose steps have given no rows for none.
+QuietSteps = set[tuple[int, frozenset[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +139,60 @@ def run(
     state: PartitionState,
     received: Sequence[Frame],
     watchdog: Watchdog | None = None,
+    quiet: QuietSteps | None = None,
 ) -> PartitionOutcome:
     """Run one epoch of one partition.
 
     `received` holds the frames of this partition and epoch, in any order. Raises Incomplete,
     or StepError where a user's function raises or returns another schema. `watchdog` knows of each
-    call of a function before it is made.
+    call of a function before it is made. `quiet` takes note where steps have given no rows for
+    none.
     """
     chain = program.owner[work.partition]
     watchdog = watchdog or Watchdog()
     watchdog.begin(work.partition, work.epoch, chain.name)
     try:
-        return _run(program, chain, work, state, received, watchdog)
+        return _run(program, chain, work, state, received, watchdog, quiet)
     finally:
         watchdog.end()
+
+
+def skip(
+    program: Program,
+    work: PartitionWork,
+    state: PartitionState,
+    received: Sequence[Frame],
+    quiet: QuietSteps,
+) -> PartitionOutcome | None:
+    """What `run` would give for an epoch in which nothing happens, without running a step; None
+    where something may happen. Raises Incomplete as `run` does.
+
+    Nothing happens where there are no rows, the operator has nothing to close, and all steps are
+    known to give no rows for none. The watermark moves all the same, and all frames are made.
+    """
+    chain = program.owner[work.partition]
+    if (chain.index, work.without) not in quiet:
+        return None
+    if not chain.keyed:
+        if not _reads_nothing(chain, work):
+            return None
+        after = PartitionState(work.watermark, None)
+    elif any(frame.rows for frame in received):
+        return None
+    else:
+        _, watermark = _arrived(program, work, received)
+        if not chain.root.function.is_idle(state.operator, watermark):
+            return None
+        after = replace(state, watermark=watermark)
+    gone = chain.following(work.without)
+    if _taps(chain, work, gone):
+        return None
+    blocks: list[tuple[int, bytes]] = []
+    for edge, targets in _exits(program, chain, work, gone):
+        nothing = [frames.NOTHING] * len(targets)
+        blocks += _framed(work, after.watermark, edge, targets, nothing)
+    digest = frames.combined_digest([frames.NO_DIGEST] * len(blocks))
+    return PartitionOutcome(after, blocks, {}, 0, digest)
 
 
 def _run(
@@ -160,6 +202,7 @@ def _run(
     state: PartitionState,
     received: Sequence[Frame],
     watchdog: Watchdog,
+    quiet: QuietSteps | None,
 ) -> PartitionOutcome:
     name, sieves = program.partition_names[work.partition], _sieves(program, chain, work, watchdog)
     with print_forwarding.at(chain.name, name, work.epoch):
@@ -170,14 +213,14 @@ def _run(
         else:
             begun = _read(chain, work)
     gone, watermark = chain.following(work.without), begun.state.watermark
-    edges = (edge for edge in program.outputs[chain.index] if edge.step not in gone)
-    exits = [(edge, _targets(program, edge, work)) for edge in edges]
-    exits = [(edge, targets) for edge, targets in exits if targets]
+    exits = _exits(program, chain, work, gone)
     counted = chain.sinks if work.readers is None else ()
     counted = tuple(sink for sink in counted if sink.name not in gone)
     ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
     taps = _taps(chain, work, gone)
     tables = _stateless(chain, begun.table, ends | set(taps.values()), sieves)
+    if quiet is not None and work.readers is None and _are_quiet(chain, work, tables):
+        quiet.add((chain.index, work.without))
     blocks, sums = _exchanged(program, work, watermark, tables, exits)
     sinks = {
         sink.name: _guarded(sink, partial(_sunk, chain, work, tables[sink.inputs[0]], sums))
@@ -317,23 +360,31 @@ def _gather(
 ) -> tuple[list[pa.Table], int]:
     """Input tables by slot, in the fixed order (edge, producer) or as the frames have come, and
     the least watermark."""
-    found = _unique(received)
+    found, watermark = _arrived(program, work, received)
     chain = program.owner[work.partition]
     slots: list[list[pa.RecordBatch]] = [[] for _ in chain.root.inputs]
     schemas: dict[int, pa.Schema] = {}
-    watermark = 2**63 - 1
     edges = program.feeds[chain.index]
-    for _, producer in edges.keys() - found.keys():
-        name = program.partition_names[producer]
-        lacks = (producer, work.epoch)
-        raise Incomplete(f"no frame of {name} in epoch {work.epoch}", lacks)
-    for key in edges if work.ordered else [key for key in found if key in edges]:
+    for key in edges if work.ordered else found:
         edge, frame = edges[key], found[key]
-        watermark = min(watermark, frame.watermark)
         schemas[edge.slot] = edge.schema
         if frame.rows:
             slots[edge.slot].append(frames.batch_of(frame, edge.schema))
     return [pa.Table.from_batches(slot, schemas[i]) for i, slot in enumerate(slots)], watermark
+
+
+def _arrived(
+    program: Program, work: PartitionWork, received: Sequence[Frame]
+) -> tuple[dict[tuple[int, int], Frame], int]:
+    """The frame of each edge and producer, in the order in which they have come, and their least
+    watermark. Raises Incomplete where one is absent."""
+    edges = program.feeds[program.owner[work.partition].index]
+    found = {key: frame for key, frame in _unique(received).items() if key in edges}
+    for _, producer in edges.keys() - found.keys():
+        name = program.partition_names[producer]
+        lacks = (producer, work.epoch)
+        raise Incomplete(f"no frame of {name} in epoch {work.epoch}", lacks)
+    return found, min(frame.watermark for frame in found.values())
 
 
 def _unique(received: Sequence[Frame]) -> dict[tuple[int, int], Frame]:
@@ -444,10 +495,39 @@ def _guarded(step: Step, work: Callable[[], Any]) -> Any:
     return result
 
 
+def _exits(
+    program: Program, chain: Chain, work: PartitionWork, gone: Set[str]
+) -> list[tuple[Edge, list[int]]]:
+    """The edges that frames are made for, with the partitions that get them."""
+    edges = (edge for edge in program.outputs[chain.index] if edge.step not in gone)
+    exits = [(edge, _targets(program, edge, work)) for edge in edges]
+    return [(edge, targets) for edge, targets in exits if targets]
+
+
 def _targets(program: Program, edge: Edge, work: PartitionWork) -> list[int]:
     """The partitions that get frames of an edge."""
     consumers = program.chains[edge.consumer].partitions
     return [number for number in consumers if work.readers is None or number in work.readers]
+
+
+def _reads_nothing(chain: Chain, work: PartitionWork) -> bool:
+    """Whether a chain without an operator has no input in an epoch."""
+    if work.tapped is not None:
+        return bool(work.tapped.num_rows == 0)
+    if work.spans is None:
+        begin, end = _share(chain, work)
+        return begin >= end
+    index = work.partition - chain.first
+    spans = source_reading.share(work.spans, index, chain.parallelism)
+    return all(begin >= end for _, begin, end, _ in spans)
+
+
+def _are_quiet(chain: Chain, work: PartitionWork, tables: Mapping[str, pa.Table]) -> bool:
+    """Whether all steps have given no rows for none, and will do so again."""
+    if any(table.num_rows for table in tables.values()):
+        return False
+    is_certain = all(step.deterministic for step in (chain.root, *chain.steps))
+    return is_certain and (chain.keyed or _reads_nothing(chain, work))
 
 
 def _exchanged(
@@ -472,11 +552,22 @@ def _exchanged(
             pack = partial(_packed, program, edge, tables[edge.step], places)
             packed[alike] = _guarded(steps[edge.step], pack)
         rows = [packed[alike].get(place, frames.NOTHING) for place in places]
-        label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
-        made = frames.encode_each(label, zip(targets, rows, strict=True))
-        blocks += zip(targets, made, strict=True)
+        blocks += _framed(work, watermark, edge, targets, rows)
         sums += (part.digest for part in rows)
     return blocks, sums
+
+
+def _framed(
+    work: PartitionWork,
+    watermark: int,
+    edge: Edge,
+    targets: Sequence[int],
+    rows: Sequence[Packed],
+) -> Iterator[tuple[int, bytes]]:
+    """The frame of an edge for each of some targets."""
+    label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
+    made = frames.encode_each(label, zip(targets, rows, strict=True))
+    return zip(targets, made, strict=True)
 
 
 def _packed(

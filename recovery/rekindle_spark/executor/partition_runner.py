@@ -18,7 +18,12 @@ from rekindle_spark.executor import (
     work_items,
 )
 from rekindle_spark.executor.frames import Frame
-from rekindle_spark.executor.partition import PartitionOutcome, PartitionState, PartitionWork
+from rekindle_spark.executor.partition import (
+    PartitionOutcome,
+    PartitionState,
+    PartitionWork,
+    QuietSteps,
+)
 from rekindle_spark.executor.sandbox import Sandboxes, SandboxTrial
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.watchdog import Watchdog
@@ -43,13 +48,14 @@ class Wary:
 @dataclass(slots=True)
 class PartitionRunner:
     """Runs what `host` has gathered; `meter` and `gauge` are the host's, `pickled` the newest
-    program by its hash."""
+    program by its hash, and `quiet` what is known of steps without rows, by the program's."""
 
     meter: cpu_meter.CpuMeter
     gauge: memory_gauge.MemoryGauge
     sandboxes: Sandboxes = field(default_factory=Sandboxes)
     wary: Wary | None = None
     pickled: tuple[str, bytes] = ("", b"")
+    quiet: dict[str, QuietSteps] = field(default_factory=dict)
 
     def beware(self, numbers: Iterable[int]) -> None:
         """The host before has died on one of these partitions."""
@@ -76,11 +82,16 @@ class PartitionRunner:
         watchdog: Watchdog,
     ) -> PartitionOutcome:
         """Run one epoch of one partition in this process, where memory allows. `watchdog` is that
-        of the lane whose turn the caller has."""
+        of the lane whose turn the caller has. Where nothing happens, nothing runs."""
+        _, _, digest = request["program"]
+        quiet = self.quiet.setdefault(digest, set())
+        skipped = partition.skip(program, work, state, arrived, quiet)
+        if skipped is not None:
+            return skipped
         self.gauge.check(request)
         watchdog.seconds_max = request.get("function_seconds_max", 0.0)
         watchdog.memory_bytes_max = self.gauge.function_bytes_max(request)
-        return partition.run(program, work, state, arrived, watchdog)
+        return partition.run(program, work, state, arrived, watchdog, quiet)
 
     def run_apart(
         self,

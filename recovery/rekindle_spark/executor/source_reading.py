@@ -12,9 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle_spark.pipeline.unbounded_source import RowsAndRejects, UnboundedSource
+from rekindle_spark.pipeline.unbounded_source import (
+    IdentityChecking,
+    RowsAndRejects,
+    UnboundedSource,
+)
 
-Span = tuple[str, int, int]
+# Of a source partition: its name, offsets [begin, end), and its identity when they were logged.
+Span = tuple[str, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,11 @@ def share(spans: Sequence[Span], index: int, parallelism: int) -> tuple[Span, ..
     if not spans or len(spans) >= parallelism:
         return tuple(spans[index::parallelism])
     place = index % len(spans)
-    partition, begin, end = spans[place]
+    partition, begin, end, identity = spans[place]
     readers, number = len(range(place, parallelism, len(spans))), index // len(spans)
     offsets = end - begin
     low, high = offsets * number // readers, offsets * (number + 1) // readers
-    return ((partition, begin + low, begin + high),)
+    return ((partition, begin + low, begin + high, identity),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +71,20 @@ def read(
     source: UnboundedSource, spans: Iterable[Span], declared: Callable[[Any], pa.Table], now: float
 ) -> RangesRead:
     """Read ranges one after the other; rows are as `declared` gives them. `now` is this node's
-    time, in seconds since 1970."""
+    time, in seconds since 1970.
+
+    An identity is checked behind the rows: where it is still the same, they are its own.
+    """
     latest = round((now + source.terms.future_seconds_max) * 1_000_000)
     tables: list[pa.Table] = [source.schema.empty_table()]
     rejects: list[pa.Table] = []
     found: dict[str, RowsRead] = {}
-    for partition, begin, end in spans:
+    for partition, begin, end, identity in spans:
         if begin >= end:
             continue
         given = source.read(partition, begin, end)
+        if identity and isinstance(source, IdentityChecking):
+            source.check_identity(partition, identity)
         if isinstance(given, RowsAndRejects):
             rejects += [given.rejects] if given.rejects.num_rows else []
             given = given.rows

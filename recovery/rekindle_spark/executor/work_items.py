@@ -64,7 +64,7 @@ def work(
     *span, watermark = request["offsets"][str(epoch)][chain.source]
     asked = replace(asked, watermark=watermark, readers=readers)
     if len(span) == 1:  # of a source that has partitions
-        return replace(asked, spans=tuple((name, begin, end) for name, begin, end in span[0]))
+        return replace(asked, spans=tuple(map(tuple, span[0])))
     return replace(asked, begin=span[0], end=span[1])
 
 

@@ -88,6 +88,8 @@ class PartitionCosts:
             _smooth(self.beside, {executor: beside}, rising=rising)
             _smooth(self.percent, least, rising=rising)
             self.shares |= dict.fromkeys(spent, self.beside[executor] / len(spent))
+        for executor in self.newest.keys() - placed.values():  # perhaps gone, with a late reading
+            self.forget(executor)
         self.restart(until)
         return dict(self.percent)
 

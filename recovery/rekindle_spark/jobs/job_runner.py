@@ -284,7 +284,7 @@ def _judged(
     print_forwarding.show(reports)
     failing = tuple(application.links.failing)
     result = job_results.judge(application.progress, specification, reports, failure, failing)
-    application.machines |= result.machines
+    application.machines |= set(result.machines.values())
     return result
 
 
@@ -295,7 +295,7 @@ def _check_digests(application: DriverContext, partitions: Mapping[int, Any]) ->
             known = application.digests.setdefault((number, epoch), digest)
             if known != digest:
                 step = application.program.owner[number].name
-                raise differing(step, epoch, application.machines.values())
+                raise differing(step, epoch, application.machines)
 
 
 def _retain(

@@ -56,6 +56,9 @@ class KeyedOperator(Protocol):
     event time, are late: dropped and counted in the state's `late_rows`. `late` finds them among
     an input's rows, as they were before `combine`. FINAL_WATERMARK closes everything.
 
+    `is_idle` says whether an epoch without rows that ends at a watermark changes nothing: `process`
+    would return the very state and no rows, and call no user's function.
+
     `dump` and `load` turn a state into tables for a checkpoint and back: whole numbers, then rows,
     whose keys are in the columns that `state_keys` names for each of these tables.
     """
@@ -70,6 +73,7 @@ class KeyedOperator(Protocol):
     def process(
         self, state: Any, inputs: Sequence[pa.Table], previous_watermark: int, watermark: int
     ) -> tuple[Any, pa.Table]: ...
+    def is_idle(self, state: Any, watermark: int) -> bool: ...
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask: ...
     def dump(self, state: Any) -> list[pa.Table]: ...
     def load(self, tables: Sequence[pa.Table]) -> Any: ...

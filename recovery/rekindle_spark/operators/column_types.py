@@ -117,16 +117,23 @@ def column(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, kind)
 
 
+def are_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> np.ndarray:
+    """Where nanoseconds are more than the microseconds made of them. Where they do not reach (years
+    before 1678 and after 2262) they are no measure."""
+    nanoseconds = exact.cast(pa.int64()).fill_null(0).to_numpy()
+    microseconds = cut.cast(pa.int64()).fill_null(0).to_numpy()
+    reached = np.abs(microseconds) < np.iinfo("int64").max // 1000 - 1
+    return np.asarray(reached & (nanoseconds != microseconds * 1000))
+
+
 def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
     """An array of another type, in pieces where it is too large for one."""
-    if kinds.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
-    if isinstance(array.type, pa.BaseExtensionType):
-        array = array.storage
-    if kinds.is_list_view(array.type) or kinds.is_large_list_view(array.type):
-        array = _listed(array)
+    array = _unpacked(array)
     try:
-        yield array.cast(kind)
+        made = array.cast(kind)
+        if _is_packed(array.type):
+            made.validate()
+        yield made
     except pa.ArrowInvalid:
         if array.nbytes >= 2**31 and len(array) > 1:
             middle = len(array) // 2
@@ -139,12 +146,38 @@ def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
             raise
 
 
+def _unpacked(array: pa.Array) -> pa.Array:
+    """An array without layouts that Arrow casts wrongly, or not at all, in lists and structs too:
+    views of lists, runs and extensions."""
+    kind = array.type
+    if not _is_packed(kind):
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return _unpacked(array.storage)
+    if kinds.is_run_end_encoded(kind):
+        return _unpacked(pc.run_end_decode(array))
+    if kinds.is_struct(kind):
+        parts = [_unpacked(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, kind.names, mask=array.is_null())
+    return array if kinds.is_map(kind) else _listed(array)
+
+
+def _is_packed(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.extension_name not in KNOWN_EXTENSIONS
+    views = kinds.is_list_view(kind) or kinds.is_large_list_view(kind)
+    inner = (kind.field(place).type for place in range(kind.num_fields))
+    return bool(views or kinds.is_run_end_encoded(kind) or any(map(_is_packed, inner)))
+
+
 def _listed(array: pa.Array) -> pa.Array:
-    """Views of lists as lists: Arrow's own cast makes too few offsets where nulls are last."""
+    """Any lists as plain ones: Arrow's own cast of views makes too few offsets where nulls are
+    last."""
     sizes = np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     empty = array.is_null() if array.null_count else None
-    return pa.LargeListArray.from_arrays(pa.array(offsets), array.flatten(), mask=empty)
+    values = _unpacked(array.flatten())
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values, mask=empty)
 
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -128,6 +128,12 @@ class IntervalJoin:
             return state, output
         return JoinState(kept_left, kept_right, late_rows), output
 
+    def is_idle(self, state: JoinState, watermark: int) -> bool:
+        """Whether no rows are dropped at a watermark."""
+        return not any(
+            _is_aged(side, watermark - self.within) for side in (state.left, state.right)
+        )
+
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:
         """Which rows of one side come after others that they match may have gone."""
         moments = watermarks.arriving(rows, self.event_times[slot])
@@ -223,9 +229,13 @@ class IntervalJoin:
 
 def _expire(side: Side, expired: int) -> Side:
     """Without rows of times up to `expired`, once they are a quarter of all: a copy costs."""
-    kept = side.moments > expired
-    count = len(kept) - int(np.count_nonzero(kept))
-    return side.select(kept) if count * 4 > len(kept) else side
+    return side.select(side.moments > expired) if _is_aged(side, expired) else side
+
+
+def _is_aged(side: Side, expired: int) -> bool:
+    """Whether rows of times up to `expired` are more than a quarter of all."""
+    count = int(np.count_nonzero(side.moments <= expired))
+    return count * 4 > len(side.moments)
 
 
 def _check_pair(

@@ -199,8 +199,7 @@ class KeyedStateful:
         `handle` raises for a key's rows, they go one by one, through `sieve`."""
         rows, late = watermarks.in_time(inputs[0], self.event_time, previous_watermark)
         late_rows = state.late_rows + late
-        nothing_due = state.waiting.num_rows == 0 or watermark < state.due_at
-        if rows.num_rows == 0 and nothing_due:
+        if rows.num_rows == 0 and not self._is_due(state, watermark):
             values, purge_at = self._purge(state.values, state.purge_at, watermark)
             if values is not state.values or late_rows != state.late_rows:
                 state = KeyedValues(values, state.waiting, state.due_at, purge_at, late_rows)
@@ -213,6 +212,13 @@ class KeyedStateful:
         waiting = state_tables.select_rows(rows, ~due)
         due_at = int(moments[~due].min()) if waiting.num_rows else FINAL_WATERMARK
         return KeyedValues(values, waiting, due_at, purge_at, late_rows), output
+
+    def is_idle(self, state: KeyedValues, watermark: int) -> bool:
+        """Whether up to a watermark no row is due and no value is looked for."""
+        return not (
+            self._is_due(state, watermark)
+            or self._is_purged(state.values, state.purge_at, watermark)
+        )
 
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
         """Which rows come after later ones may have been handed over."""
@@ -392,11 +398,19 @@ class KeyedStateful:
         for (key, _, last), value in zip(written, given, strict=True):
             values[key] = (value, last)
 
+    def _is_due(self, state: KeyedValues, watermark: int) -> bool:
+        return state.waiting.num_rows > 0 and watermark >= state.due_at
+
+    def _is_purged(
+        self, values: Mapping[Value, tuple[Value, int]], purge_at: int, watermark: int
+    ) -> bool:
+        return self.ttl is not None and bool(values) and watermark >= purge_at
+
     def _purge(
         self, values: dict[Value, tuple[Value, int]], purge_at: int, watermark: int
     ) -> tuple[dict[Value, tuple[Value, int]], int]:
         """Drop idle values, now and then: `_pieces` passes over them in any case."""
-        if self.ttl is None or not values or watermark < purge_at:
+        if self.ttl is None or not self._is_purged(values, purge_at, watermark):
             return values, purge_at
         held = {key: pair for key, pair in values.items() if pair[1] + self.ttl > watermark}
         return held, min(watermark + max(1, self.ttl // 4), FINAL_WATERMARK)

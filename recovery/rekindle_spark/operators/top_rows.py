@@ -81,7 +81,7 @@ class Top:
         """Take rows; emit those whose event time lies in (previous_watermark, watermark]."""
         rows, late = watermarks.in_time(inputs[0], self.event_time, previous_watermark)
         late_rows = state.late_rows + late
-        if inputs[0].num_rows == 0 and (watermark < state.closes_at or state.rows.num_rows == 0):
+        if inputs[0].num_rows == 0 and self.is_idle(state, watermark):
             return state, self.no_output
         best, ranks = self._best(state_tables.concatenate([state.rows, rows]))
         moments = watermarks.microseconds(best[self.event_time])
@@ -95,6 +95,10 @@ class Top:
             best = state_tables.select_rows(best, np.arange(due, len(moments)))
         closes_at = int(moments[due]) if due < len(moments) else FINAL_WATERMARK
         return TopState(best, closes_at, late_rows), output
+
+    def is_idle(self, state: TopState, watermark: int) -> bool:
+        """Whether no row is emitted up to a watermark."""
+        return watermark < state.closes_at or state.rows.num_rows == 0
 
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
         """Which rows come after their event time was emitted."""

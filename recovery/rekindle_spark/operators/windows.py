@@ -129,7 +129,7 @@ class WindowAggregate:
         """Take combined rows; emit the windows that end in (previous_watermark, watermark]."""
         if inputs[0].num_rows:
             state = self._absorb(state, inputs[0], previous_watermark)
-        if watermark < state.closes_at or state.panes.num_rows == 0:
+        if self.is_idle(state, watermark):
             return state, self.no_output
         output = self._close(state, previous_watermark, watermark)
         starts = watermarks.microseconds(state.panes[PANE])
@@ -137,6 +137,10 @@ class WindowAggregate:
         panes = state_tables.select_rows(state.panes, open_)
         closes_at = self._closes_at(starts[open_], watermark, state.begins_at)
         return replace(state, panes=panes, closes_at=closes_at), output
+
+    def is_idle(self, state: WindowState, watermark: int) -> bool:
+        """Whether no window with rows closes up to a watermark."""
+        return watermark < state.closes_at or state.panes.num_rows == 0
 
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
         """Which rows have no window left that is open."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from rekindle.model.errors import StepError
 from rekindle_spark.user_code import argument_checks
 from rekindle_store import waiting_rows
+from rekindle_store.committed_files import DEAD_LETTERS
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
@@ -31,7 +32,10 @@ class SinkFiles:
 
     def write(self, query: str, name: str, table: pa.Table) -> None:
         """Make one file, not in the store yet. Raises StepError for rows that Parquet cannot hold,
-        such as a null in a column that may have none."""
+        such as a null in a column that may have none, and for values that are none of their type,
+        such as text that is no UTF-8: readers would refuse them, or take them for others."""
+        if not query.endswith(DEAD_LETTERS):
+            _check_values(query, table)
         self.unfinished[f"outputs/{query}/{name}"] = _content(query, table)
 
     def keep_waiting(self, branch: str, name: str, table: pa.Table) -> None:
@@ -82,6 +86,18 @@ def _content(query: str, table: pa.Table) -> bytes:
             what=f"has rows that cannot be written as Parquet ({_one_line(error)})",
             remedy="change the column in a map before the sink",
         ) from error
+
+
+def _check_values(query: str, table: pa.Table) -> None:
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise StepError(
+                where=f"query {query}, column {name!r}",
+                what=f"has a value that is none of type {column.type} ({_one_line(error)})",
+                remedy="mend the column in a map before the sink, or leave such rows out",
+            ) from error
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -318,7 +318,7 @@ class Replay:
                 continue
             exact = pq.ParquetFile(str(self.path)).read([name])[name]
             cut = self._open().read([name])[name]
-            if pa.types.is_timestamp(exact.type) and _is_cut(exact, cut):
+            if pa.types.is_timestamp(exact.type) and column_types.are_cut(exact, cut).any():
                 what = f"has times with nanoseconds in {name!r}, as INT96"
                 argument_checks.refuse(where, what, "write them as microseconds, or as int64")
 
@@ -372,19 +372,16 @@ def _check_path(path: object) -> None:
             "Replay: path", f"is {argument_checks.shown(path)}", "name a Parquet file"
         )
     if found := path_kinds.other_than_file(path):
-        remedy = "check the path, or make the file first" if "not there" in found else ""
-        argument_checks.refuse(f"source file {path}", found, remedy or "name one Parquet file")
+        remedy = "name one Parquet file"
+        if "://" in str(path):
+            found, remedy = "is an address", "copy it to where all nodes have it, and name that"
+        elif "not there" in found:
+            remedy = "check the path, or make the file first"
+            if not Path(path).is_absolute():
+                remedy = "begin the path at Path(__file__).parent, or check it"
+        argument_checks.refuse(f"source file {path}", found, remedy)
 
 
 def _is_of(name: str, path: str) -> bool:
     """Whether a path of Parquet is in a column, whose name may have points of its own."""
     return path == name or path.startswith(f"{name}.")
-
-
-def _is_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> bool:
-    """Whether nanoseconds are more than the microseconds made of them. Where they do not reach
-    (years before 1678 and after 2262) they are no measure."""
-    nanoseconds = exact.cast(pa.int64()).fill_null(0).to_numpy()
-    microseconds = cut.cast(pa.int64()).fill_null(0).to_numpy()
-    reached = np.abs(microseconds) < np.iinfo("int64").max // 1000 - 1
-    return bool(np.any(nanoseconds[reached] != microseconds[reached] * 1000))

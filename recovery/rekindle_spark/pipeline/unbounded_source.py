@@ -125,6 +125,16 @@ class UnboundedSource(Protocol):
 
 
 @runtime_checkable
+class IdentityChecking(Protocol):
+    """A source whose partitions can be recreated under their names, with the same offsets for other
+    rows. It is asked on the nodes, behind the rows of each range."""
+
+    def check_identity(self, partition: str, identity: str) -> None:
+        """Raise DataLossError where the partition is another one now, SourceAwayError where that
+        cannot be found out."""
+
+
+@runtime_checkable
 class RecordKeeping(Protocol):
     """A source that keeps records of its own in the checkpoint store. The driver says where, before
     it asks for offsets and before the source is sent to nodes, and whether what cannot be decoded

@@ -59,9 +59,10 @@ class ProtectedQuery:
     does not run although nobody here has stopped it, `failure` what its start function raised then.
     `prepare_thread` is called in another thread before `start` is called again there, and each call
     is within `in_pool` of Spark's scheduler. `limit` is that of the present run.
-    `interval_seconds` are those of its trigger, 0 where it has none. `caught_up_at` is when it was
-    last seen without a backlog (time.monotonic()), `usual_seconds` how long a batch takes without
-    one, `rows_per_second` the most that one has worked off."""
+    `interval_seconds` are those of its trigger, 0 where it has none; `run_id` is the group of its
+    jobs. `looked_at` is when it was last looked at, `caught_up_at` when it was last seen
+    without a backlog (time.monotonic()), `usual_seconds` how long a batch takes without one,
+    `rows_per_second` the most that one has worked off."""
 
     name: str
     start: Start
@@ -71,6 +72,8 @@ class ProtectedQuery:
     ended: str | None = None
     failure: Exception | None = None
     interval_seconds: float = 0.0
+    run_id: str = ""
+    looked_at: float = float("-inf")
     is_caught_up: bool = False
     caught_up_at: float = field(default_factory=time.monotonic)
     usual_seconds: float | None = None
@@ -97,16 +100,18 @@ class ProtectedQuery:
         return self.query is not None and not (self._is_stopped or self.ended or self.is_busy)
 
     @property
-    def run_id(self) -> str:
-        """The id of its run; the group of its jobs."""
-        return str(self.query.runId)
+    def is_settled(self) -> bool:
+        """Whether it has caught up, or ended by itself: nothing is about to change."""
+        return not self.is_busy and (self.is_caught_up or self.ended is not None)
 
     def begin(self) -> None:
         """Start it for the first time; what its function raises is the caller's."""
         self._take(self._started(BatchLimit()), BatchLimit())
 
-    def look(self, active: Mapping[str, Any], now: float) -> None:
-        """Take in how it is. `active` (id -> query) are all queries that run in this session."""
+    def look(self, active: Callable[[str], Any], now: float) -> None:
+        """Take in how it is. `active` gives the query with an id that runs in this session, or
+        None."""
+        self.looked_at = now
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
             if (error := work.exception()) is not None:  # of Spark's stop
@@ -117,7 +122,7 @@ class ProtectedQuery:
         if self._is_stopped:
             return
         if not self.query.isActive:
-            other = active.get(str(self.query.id))
+            other = active(str(self.query.id))
             if other is None:
                 self.ended = self.ended or _why(self.query)
             else:
@@ -147,29 +152,33 @@ class ProtectedQuery:
     def _take(self, query: Any, limit: BatchLimit) -> None:
         """Another run of it, which somebody has started."""
         self.query, self.limit, self.ended, self.failure = query, limit, None, None
-        self.interval_seconds = _interval_seconds(query)
+        self.interval_seconds, self.run_id = _interval_seconds(query), str(query.runId)
 
     def _note_progress(self, now: float) -> None:
-        newest, status = self.query._jsq.lastProgress(), self.query.status
-        waits = str(status["message"]).startswith("Waiting for")
+        newest = self.query._jsq.lastProgress()
         if newest is None:
             # without new input there is no batch, and so no progress
-            self.is_caught_up = waits
+            self.is_caught_up = _waits(self.query.status)
         else:
             progress = json.loads(newest.json())
-            has_no_input = waits and not status["isDataAvailable"]  # by its newest trigger
-            self.is_caught_up = has_no_input or self._has_no_backlog(progress, waits=waits)
+            self.is_caught_up = self._has_no_backlog(progress)
             self._learn(progress)
         if self.is_caught_up:
             self.caught_up_at = now
 
-    def _has_no_backlog(self, progress: Mapping[str, Any], *, waits: bool) -> bool:
-        """Whether a batch has taken all that there was, by the offsets where the source says what
-        is newest, else by its time; `waits` is whether the next trigger is not due yet."""
+    def _has_no_backlog(self, progress: Mapping[str, Any]) -> bool:
+        """Whether a batch has taken all that there was: by the offsets where the source says what
+        is newest, or because the next trigger is not due and there is no input, else by its time.
+        """
         sources = progress.get("sources") or ()
-        if sources and all(one.get("latestOffset") is not None for one in sources):
-            return all(one["endOffset"] == one["latestOffset"] for one in sources)
-        if self.limit.is_full(_rows(progress)):
+        knows_newest = sources and all(one.get("latestOffset") is not None for one in sources)
+        if knows_newest and all(one["endOffset"] == one["latestOffset"] for one in sources):
+            return True  # and Spark need not be asked for the status
+        status = self.query.status
+        waits = _waits(status)
+        if waits and not status["isDataAvailable"]:  # by its newest trigger
+            return True
+        if knows_newest or self.limit.is_full(_rows(progress)):
             return False
         seconds, usual = _seconds(progress), self.usual_seconds
         if self.interval_seconds and (waits or seconds <= self.interval_seconds):
@@ -235,6 +244,11 @@ def _seconds(progress: Mapping[str, Any]) -> float:
 
 def _rows(progress: Mapping[str, Any]) -> int:
     return int(progress.get("numInputRows", 0))
+
+
+def _waits(status: Mapping[str, Any]) -> bool:
+    """Whether a query waits for its trigger, or for input."""
+    return str(status["message"]).startswith("Waiting for")
 
 
 def _why(query: Any) -> str:

@@ -25,6 +25,7 @@ from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings
 from rekindle.protocol import (
+    PROTECTED_QUERIES,
     BufferingOrder,
     DropOrder,
     NodeSeen,
@@ -44,7 +45,10 @@ from rekindle_spark.protection.spark_view import PERCENT, RunTimes, SparkView
 from rekindle_spark.protection.start_terms import SchedulerPools
 
 LOOK_SECONDS = 0.5
-MEASURE_SECONDS = 10.0
+# Each call into the JVM costs the driver CPU. So a query that has caught up is looked at less often
+# than executors are, and costs less often the longer they are steady.
+STEADY_LOOK_SECONDS = 5.0
+MEASURE_SECONDS, MEASURE_SECONDS_MAX, MEASURE_FACTOR = 10.0, 60.0, 1.5
 CHECKPOINT_SECONDS = 10.0
 FIRST_LOAD_SHARE = 0.5
 STOP_SECONDS_MAX = 60.0
@@ -121,9 +125,12 @@ class Protection:
         self._guidance = guidance
         self._state = protection_state.initial(layout)
         self._scheduler_pools = pools
-        self._view = SparkView(spark._jsc.sc())
-        self._times = RunTimes(spark._jsc.sc())
+        self._context = spark._jsc.sc()
+        self._view = SparkView(self._context)
+        self._times = RunTimes(self._context, spark._jvm.java.util.Arrays.toString)
         self._measured_at = self._checkpointed_at = float("-inf")
+        self._measure_seconds = MEASURE_SECONDS
+        self._active_count = 0
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
         self._stopping = threading.Event()
@@ -216,7 +223,7 @@ class Protection:
         assert self._guidance is not None
         failed_looks, cause = 0, None
         while not self._stopping.is_set():
-            if _has_stopped(self._spark):
+            if _has_stopped(self._context):
                 raise _of_stopped_spark() from cause
             try:
                 self._step(self._guidance)
@@ -236,9 +243,7 @@ class Protection:
         now = time.monotonic()
         if guidance.fenced is not None:
             raise guidance.fenced
-        active = {str(query.id): query for query in self._spark.streams.active}
-        for one in self._protected:
-            one.look(active, now)
+        self._look(now)
         before = self._state.losses
         self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
         if self._state.losses > before:
@@ -258,6 +263,22 @@ class Protection:
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
         self._note_ended()
+
+    def _look(self, now: float) -> None:
+        """Take in how queries are: each while anything waits, and when one has begun or ended
+        somewhere; of others those that are on their way, and each now and then."""
+        count = len(self._spark.streams._jsqm.active())
+        is_other = count != self._active_count or self._state.waits
+        self._active_count = -1  # where a look fails, all are looked at again
+        for one in self._protected:
+            if is_other or not one.is_settled or now - one.looked_at >= STEADY_LOOK_SECONDS:
+                one.look(self._active, now)
+        self._active_count = count
+
+    def _active(self, query_id: str) -> Any:
+        """The query with an id, if one runs in this session."""
+        active = self._spark.streams.active
+        return next((query for query in active if str(query.id) == query_id), None)
 
     def _share_first_slots(self, reports: ProtectionReports) -> None:
         """Before the queries start, as far as Spark says which slots there are."""
@@ -293,7 +314,7 @@ class Protection:
         reports.caught_up = frozenset(
             one.name for one in protected if one.is_running and one.is_caught_up
         )
-        reports.lags = {one.name: max(0.0, now - one.caught_up_at) for one in protected}
+        reports.lags = {one.name: max(0.0, one.looked_at - one.caught_up_at) for one in protected}
         reports.cost()
         # what catches up, or shares less than all executors, has no steady cost
         steady = frozenset() if self._state.waits else reports.caught_up
@@ -308,9 +329,12 @@ class Protection:
         self, reports: ProtectionReports, steady: list[ProtectedQuery], now: float
     ) -> None:
         """Now and then, the costs of queries that are steady; the others begin again."""
+        if len(steady) < len(self._protected) or len(reports.measured) < len(self._protected):
+            self._measure_seconds = MEASURE_SECONDS
         self._times.forget(one.run_id for one in self._protected if one not in steady)
-        if now - self._measured_at < MEASURE_SECONDS:
+        if now - self._measured_at < self._measure_seconds:
             return
+        self._measure_seconds = min(MEASURE_SECONDS_MAX, MEASURE_FACTOR * self._measure_seconds)
         self._measured_at = now
         try:
             loads = self._times.loads(
@@ -329,7 +353,7 @@ class Protection:
         now, wanted = time.monotonic(), not self._state.is_paused
         for one in self._protected:
             try:
-                one.look({}, now)
+                one.look(self._active, now)
                 one.steer(wanted=wanted, pool=self._pool, now=now)
             except Exception:
                 log.warning("query %s cannot be looked at", one.name, exc_info=True)
@@ -373,10 +397,10 @@ def _thread_like_this(spark: Any) -> Callable[[], None]:
     return prepare
 
 
-def _has_stopped(spark: Any) -> bool:
+def _has_stopped(context: Any) -> bool:
     """Whether Spark has ended without `stop` of this package, or its JVM is gone."""
     try:
-        return bool(spark._jsc.sc().isStopped())
+        return bool(context.isStopped())
     except Exception:  # of py4j, where the JVM is gone
         return True
 
@@ -402,7 +426,7 @@ def _guidance(
         topology=TopologyReport(
             generation=generation,
             sequence=0,
-            program="protected-queries",
+            program=PROTECTED_QUERIES,
             topology=layout.topology,
             policy=known.policy,
             nodes_expected=expected,

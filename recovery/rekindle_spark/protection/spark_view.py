@@ -4,7 +4,8 @@ A node is an executor's host, as in reports of pipelines. Spark counts run time 
 of an executor is 100 %. Run time includes Python workers, which CPU time of executors leaves out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,8 @@ from rekindle.protocol import NodeSeen
 PERCENT, MILLIS = 100.0, 1_000.0
 # Of a window, so many jobs of a query are looked at; the others count as these.
 JOBS_MEASURED_MAX = 3
+# Spark numbers executors as they come: one that is so many behind does not come back.
+DROPPED_KNOWN_MAX = 10_000
 # A shorter window may hold one batch of many, and no break.
 SECONDS_MIN = 5.0
 # What Spark raises for jobs and stages that it has forgotten.
@@ -33,28 +36,44 @@ class HostExecutors:
 @dataclass(slots=True)
 class SparkView:
     """What Spark knows of an application. `context` is its `SparkContext` in the JVM; `dropped`
-    are executors that have been taken out, which it may still show. `hosts` are the last look's,
-    `incarnations` counts those that it has named."""
+    are executors that have been taken out, which it may still show. `hosts` and `seen` are the last
+    look's, `incarnations` counts those that it has named."""
 
     context: Any
-    dropped: set[str] = field(default_factory=set)
+    dropped: dict[str, None] = field(default_factory=dict)
     hosts: dict[str, HostExecutors] = field(default_factory=dict)
+    seen: dict[str, NodeSeen] = field(default_factory=dict)
     incarnations: int = 0
 
     def nodes(self) -> dict[str, NodeSeen]:
         """Hosts with active executors. The incarnation changes when an executor of the host that
-        was seen before is gone, and not when one joins: that is no loss."""
+        was seen before is gone, and not when one joins: that is no loss. While executors are the
+        same this is two calls into the JVM, however many there are."""
+        if self.hosts and self._ids() == frozenset[str]().union(
+            *(host.executors for host in self.hosts.values())
+        ):
+            return self.seen
         found: dict[str, dict[str, int]] = {}
         for executor, host, cores in self._executors():
             found.setdefault(host, {})[executor] = cores
         self.hosts = {host: self._host(host, frozenset(there)) for host, there in found.items()}
-        return {
+        self.seen = {
             host: NodeSeen(
                 incarnation=self.hosts[host].incarnation,
                 capacity_percent=PERCENT * sum(there.values()),
             )
             for host, there in found.items()
         }
+        return self.seen
+
+    def _ids(self) -> frozenset[str] | None:
+        """Executors by the scheduler, which learns of losses before Spark's status does; None where
+        a scheduler does not say."""
+        try:
+            named = str(self.context.getExecutorIds().mkString(","))
+        except GONE:
+            return None
+        return frozenset(named.split(",")) - self.dropped.keys()
 
     def _host(self, host: str, executors: frozenset[str]) -> HostExecutors:
         before = self.hosts.get(host)
@@ -69,10 +88,13 @@ class SparkView:
         for executor, host, _ in tuple(self._executors()):
             if host in nodes and there[host].incarnation == nodes[host]:
                 self.context.killAndReplaceExecutor(executor)
-                self.dropped.add(executor)
+                self.dropped[executor] = None
+                if len(self.dropped) > DROPPED_KNOWN_MAX:
+                    del self.dropped[next(iter(self.dropped))]
 
     def _executors(self) -> Iterator[tuple[str, str, int]]:
-        """Id, host and cores of active executors; not of a driver that runs tasks itself."""
+        """Id, host and cores of active executors by Spark's status; not of a driver that runs tasks
+        itself. Four calls into the JVM for each."""
         summaries = self.context.statusStore().executorList(True)
         for index in range(summaries.size()):
             one = summaries.apply(index)
@@ -103,24 +125,27 @@ class RunTimes:
 
     A window goes from the end of a job to the end of a later one, for only a job that has ended has
     all its run time. Windows are at least as long as the trigger interval: within a batch a query
-    takes much, and nothing between two batches.
+    takes much, and nothing between two batches. Of jobs Spark keeps some (`spark.ui.retainedJobs`).
+
+    `array_text` is `java.util.Arrays.toString`: elements of an array are else a call each.
     """
 
     context: Any
+    array_text: Callable[[Any], str]
     windows: dict[str, Window] = field(default_factory=dict)
 
     def loads(self, runs: Mapping[str, str], seconds_min: Mapping[str, float]) -> dict[str, float]:
         """Of runs (query -> run id) in the windows that end now, in percent of one core. A query is
         left out while its window is shorter than `seconds_min` of it, or none of its jobs has
         ended since. Windows of other runs are forgotten."""
-        tracker = self.context.statusTracker()
+        tracker, store = self.context.statusTracker(), self.context.statusStore()
         self.windows = {run: seen for run, seen in self.windows.items() if run in runs.values()}
-        jobs = {run: frozenset(tracker.getJobIdsForGroup(run)) for run in runs.values()}
+        jobs = {run: self._numbers(tracker.getJobIdsForGroup(run)) for run in runs.values()}
         # read after the jobs: one that begins in between would count as ended
-        active = frozenset(tracker.getActiveJobIds())
+        active = self._numbers(tracker.getActiveJobIds())
         found = {}
         for name, run in runs.items():
-            load = self._load(tracker, run, jobs[run] - active, seconds_min[name])
+            load = self._load(store, run, jobs[run] - active, seconds_min[name])
             if load is not None:
                 found[name] = load
         return found
@@ -130,43 +155,57 @@ class RunTimes:
         for run in runs:
             self.windows.pop(run, None)
 
+    def _numbers(self, array: Any) -> frozenset[int]:
+        """An array of integers of the JVM, by one call instead of one for each."""
+        return frozenset(json.loads(self.array_text(array)))
+
     def _load(
-        self, tracker: Any, run: str, ended: frozenset[int], seconds_min: float
+        self, store: Any, run: str, ended: frozenset[int], seconds_min: float
     ) -> float | None:
         window = self.windows.get(run)
         fresh = sorted(ended if window is None else ended - window.before)
-        end_millis = self._end_millis(fresh[-1]) if fresh else None
+        end_millis = _end_millis(store, fresh[-1]) if fresh else None
         if end_millis is None:
             return None
         if window is None:
             self.windows[run] = Window(end_millis, ended)
             return None
-        seconds = (end_millis - window.start_millis) / MILLIS
+        start_millis: int | None = window.start_millis
+        if not ended & window.before:
+            # Spark has forgotten those jobs, and maybe some that have ended since
+            start_millis, fresh = _end_millis(store, fresh[0]), fresh[1:]
+        if start_millis is None:
+            return None
+        seconds = (end_millis - start_millis) / MILLIS
         if 0.0 <= seconds < max(seconds_min, SECONDS_MIN):
             return None
         self.windows[run] = Window(end_millis, ended)
         if seconds <= 0.0:
             return None  # the clock was set back
         sample = fresh[-JOBS_MEASURED_MAX:]
-        millis = sum(self._millis(tracker, job) for job in sample)
+        millis = sum(_job_millis(store, job) for job in sample)
         return PERCENT * len(fresh) / len(sample) * millis / MILLIS / seconds
 
-    def _end_millis(self, job: int) -> int | None:
-        """When a job has ended; None where Spark has forgotten it."""
-        try:
-            ended = self.context.statusStore().job(job).completionTime()
-        except GONE:
-            return None
-        return int(ended.get().getTime()) if ended.isDefined() else None
 
-    def _millis(self, tracker: Any, job: int) -> int:
-        """Run time of the tasks of a job; 0 where Spark has forgotten it."""
-        known = tracker.getJobInfo(job)
-        stages = known.get().stageIds() if known.isDefined() else ()
-        return sum(self._stage_millis(stage) for stage in stages)
+def _end_millis(store: Any, job: int) -> int | None:
+    """When a job has ended; None where Spark has forgotten it."""
+    try:
+        return int(store.job(job).completionTime().get().getTime())
+    except GONE:
+        return None
 
-    def _stage_millis(self, stage: int) -> int:
-        try:
-            return int(self.context.statusStore().lastStageAttempt(stage).executorRunTime())
-        except GONE:
-            return 0  # it was skipped, or is forgotten: Spark may do that between two calls
+
+def _job_millis(store: Any, job: int) -> int:
+    """Run time of the tasks of a job; 0 where Spark has forgotten it."""
+    try:
+        stages = str(store.job(job).stageIds().mkString(","))
+    except GONE:
+        return 0
+    return sum(_stage_millis(store, int(stage)) for stage in stages.split(",") if stage)
+
+
+def _stage_millis(store: Any, stage: int) -> int:
+    try:
+        return int(store.lastStageAttempt(stage).executorRunTime())
+    except GONE:
+        return 0  # it was skipped, or is forgotten: Spark may do that between two calls

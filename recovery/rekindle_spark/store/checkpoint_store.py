@@ -14,6 +14,11 @@ Every record is created only if it is absent, so of two drivers one is told that
 driver that starts seals the commit log with an empty record, at which an older one fails. The seal
 names the checkpoints and branches that count. A record of an older driver that is on its way
 meanwhile, and comes later, is void: nobody goes by it, and it is in nobody's way.
+
+A driver may stand still before any removal, and the file go when others have long gone further. So
+no name is removed that another driver may write after that: checkpoints, offsets and states only
+where they are older than a checkpoint that counts, and void records with them. An epoch is
+checkpointed by one driver alone (`CheckpointCoordinator.due`, `savepoint_upgrade`).
 Formats: docs/formats.md. Where the files lie, and how they are made, is up to `store_files`.
 """
 
@@ -155,13 +160,17 @@ class CheckpointStore:
         """Fence older drivers. A checkpoint of theirs that was not seen before has made nothing
         public, and will not: the commit that says so fails at this record, or this one fails. So
         has nothing been made public without a branch whose record was not seen."""
+        self._write_seal(now, history.sound, self.branch_numbers)
+
+    def _write_seal(
+        self, now: float, checkpoints: frozenset[int], branches: frozenset[int]
+    ) -> None:
+        """Say which records of older drivers count from now on."""
         empty: dict[str, Any] = {"at": now, "plan_epoch": 0, "finished": {}, "outputs": []}
-        known = self.branch_numbers
-        found = {"checkpoints": sorted(history.sound), "branch_records": sorted(known)}
+        found = {"checkpoints": sorted(checkpoints), "branch_records": sorted(branches)}
         self.commit({**empty, **found})
-        self.inherited = Seal(self.generation, history.sound, known)
-        with suppress(OSError):  # what cannot be removed now goes with the next checkpoint
-            self._sound_checkpoints()
+        self.inherited = Seal(self.generation, checkpoints, branches)
+        self.branch_numbers = branches
 
     def identity(self) -> str:
         """A name that this store shares with its copies alone; generations count within it."""
@@ -203,7 +212,11 @@ class CheckpointStore:
             self._create("offsets", epoch, "offsets", record)
         except FencedError:
             self.patience.through(self.check_generation)
-            return self.patience.through(lambda: self._read("offsets", epoch, "offsets"))
+            found = self.patience.through(lambda: self._read("offsets", epoch, "offsets"))
+            # a folder may hide for a while that there is a newer generation
+            if found["generation"] > self.generation:
+                raise
+            return found
         return record
 
     def log_branch(self, content: Mapping[str, Any]) -> None:
@@ -214,22 +227,19 @@ class CheckpointStore:
         have come under its name meanwhile.
         """
         number = max(self.branch_numbers, default=0) + 1
-        while True:
-            try:
-                self._create("branches", number, "branch", content)
-                break
-            except FencedError:
-                if not self.patience.through(partial(self._finds_void, "branches", number)):
-                    raise
+        while not self._creates("branches", number, content):
             number += 1
         self.branch_numbers |= {number}
         self.branches.add(content["step"])
 
-    def join_branches(self) -> None:
-        """Remove what is known of branches, the newest first."""
-        for number in reversed(self.patience.through(lambda: numbered(self.files, "branches"))):
-            self.drop(f"branches/{number}.json")
-        self.branch_numbers = frozenset()
+    def join_branches(self, now: float) -> None:
+        """Let no branch that is known count any more: the log is sealed once more, without them.
+
+        Were their records removed, this driver might stand still before it does so, and remove that
+        of a newer driver's branch under the same number. Raises FencedError when a newer driver has
+        started.
+        """
+        self._write_seal(now, self.inherited.checkpoints, frozenset())
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""
@@ -267,8 +277,9 @@ class CheckpointStore:
         """Remove a file."""
         self.patience.through(lambda: self.files.remove([name]))
 
-    def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
-        """Record a global checkpoint; remove what neither it nor the one before it needs.
+    def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> bool:
+        """Record a global checkpoint; remove what neither it nor the one before it needs. Returns
+        whether there is one now: not where a void record has its name.
 
         The record says what all commits up to now say together: who starts from it reads only what
         lies behind them. Raises FencedError when a newer driver has started. One that starts after
@@ -278,28 +289,32 @@ class CheckpointStore:
         with self.lock:
             self.fold.forget(record)
             record["fold"] = self.fold.record()
-        self._create_checkpoint(epoch, record)
+        if not self._creates("checkpoints", epoch, record):
+            return False
         self.covered = record["fold"]["commits"]
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
             self._prune(self._sound_checkpoints())
+        return True
 
-    def _create_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
-        """Create a record, instead of a void one where there is one under its name."""
-        try:
-            self._create("checkpoints", epoch, "checkpoint", content)
-        except FencedError:
-            if not self.patience.through(partial(self._finds_void, "checkpoints", epoch)):
-                raise
-            self.drop(f"checkpoints/{epoch}.json")
-            self._create("checkpoints", epoch, "checkpoint", content)
-
-    def _finds_void(self, folder: Literal["branches", "checkpoints"], number: int) -> bool:
-        """Whether a record that is there is void. Raises FencedError when a newer driver has
-        started."""
-        self.check_generation()
+    def _creates(
+        self, folder: Literal["branches", "checkpoints"], number: int, content: Mapping[str, Any]
+    ) -> bool:
+        """Create a record; whether that was done: not where a void one has its name. Raises
+        FencedError when a newer driver has started."""
         kind = "branch" if folder == "branches" else "checkpoint"
-        return self._is_void(folder, number, self._read(folder, number, kind))
+
+        def finds_void() -> bool:
+            self.check_generation()
+            return self._is_void(folder, number, self._read(folder, number, kind))
+
+        try:
+            self._create(folder, number, kind, content)
+        except FencedError:
+            if not self.patience.through(finds_void):
+                raise
+            return False
+        return True
 
     def _is_void(self, folder: str, number: int, record: Mapping[str, Any]) -> bool:
         """Whether a checkpoint, or a branch, came from an older driver once this one had sealed the
@@ -309,11 +324,9 @@ class CheckpointStore:
         return record["generation"] < self.generation and number not in known
 
     def _sound_checkpoints(self) -> list[dict[str, Any]]:
-        """The checkpoints that are whole and count; those that are void are removed."""
+        """The checkpoints that are whole and count."""
         whole, _ = self._checkpoints()
-        void = [one for one in whole if self._is_void("checkpoints", one["epoch"], one)]
-        self.files.remove(f"checkpoints/{record['epoch']}.json" for record in void)
-        return [record for record in whole if record not in void]
+        return [one for one in whole if not self._is_void("checkpoints", one["epoch"], one)]
 
     def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Remove checkpoints that nobody would go on from, and what only they needed."""

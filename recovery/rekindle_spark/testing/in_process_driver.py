@@ -134,7 +134,7 @@ def run(
 def _prepared(pipeline: Pipeline, inputs: Mapping[str, Any], parallelism: int | None) -> Pipeline:
     """The same pipeline with tables in the place of sources, and with another parallelism."""
     argument_checks.check_kind(
-        "pipeline", pipeline, Pipeline, "give a rekindle_spark.pipeline.steps.Pipeline"
+        "pipeline", pipeline, Pipeline, "give a rekindle_spark.pipeline.Pipeline"
     )
     argument_checks.check_kind(
         "inputs", inputs, Mapping, 'give tables by source, as {"rows": table}'

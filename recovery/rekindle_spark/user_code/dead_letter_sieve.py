@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle import interrupts
-from rekindle.model.errors import RekindleError, StepError
+from rekindle.model.errors import RekindleError, StepError, printable
 from rekindle_spark import intervals
 from rekindle_spark.user_code import code_locations
 from rekindle_spark.user_code.watchdog import EndedProcess, Watchdog
@@ -307,10 +307,9 @@ def raised(error: BaseException) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """The text of an error, on one line and in UTF-8, whatever its class makes of it."""
+    """The text of an error, on one line that can be shown, whatever its class makes of it."""
     try:
-        text = " ".join(str(error).split())
-        return text.encode("utf-8", "backslashreplace").decode()
+        return printable(" ".join(str(error).split()))
     except Exception as raised_by_it:
         return f"(its text raised {type(raised_by_it).__name__})"
 

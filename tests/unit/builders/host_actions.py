@@ -241,6 +241,9 @@ def unite(stream: Stream) -> Stream:
     return both.window("counts", keys=["key"], size_seconds=4, aggregates={"n": count()})
 
 
+VIEW = pa.list_view(pa.int8())
+
+
 def in_other_layouts(table: pa.Table) -> pa.Table:
     """The same values, each column in a layout that is not the one that was declared."""
     listed = pa.array([[1, 2], None, []][: table.num_rows], pa.list_view(pa.int64()))
@@ -257,7 +260,7 @@ def in_other_layouts(table: pa.Table) -> pa.Table:
             "bytes": table["key"].cast(pa.large_binary()),
             "map": pa.array([[("a", 1)]] * table.num_rows, pa.map_(pa.string(), pa.int8())),
             "pair": pa.array([[1, 2]] * table.num_rows, pa.list_(pa.int8(), 2)),
-            "struct": pa.array([{"a": 1}] * table.num_rows, pa.struct([("a", pa.int8())])),
+            "struct": pa.array([{"a": [1]}] * table.num_rows, pa.struct([("a", VIEW)])),
         }
     )
 
@@ -272,7 +275,7 @@ DECLARED = pa.schema(
         ("bytes", pa.binary()),
         ("map", pa.map_(pa.string(), pa.int8())),
         ("pair", pa.list_(pa.int8(), 2)),
-        ("struct", pa.struct([("a", pa.int8())])),
+        ("struct", pa.struct([("a", pa.list_(pa.int8()))])),
     ]
 )
 
@@ -367,11 +370,28 @@ def unreadable(table: pa.Table) -> pa.Table:
     return table.set_column(1, "key", text)
 
 
+def odd_columns(table: pa.Table) -> pa.Table:
+    """Of another type, twice, and not declared."""
+    text = table["n"].cast(pa.string())
+    return table.set_column(2, "n", text).append_column("key", text).append_column("new", text)
+
+
+MAPS = pa.schema([("at", pa.timestamp("us")), ("map", pa.map_(pa.string(), pa.list_(pa.int8())))])
+
+
+def views_in_a_map(table: pa.Table) -> pa.Table:
+    views = pa.array([[("a", None)]] * table.num_rows, pa.map_(pa.string(), VIEW))
+    return pa.table({"at": table["at"], "map": views})
+
+
 STRICT = pa.schema([ROWS.field(0), pa.field("key", pa.string(), nullable=False), *[*ROWS][2:]])
 FAULTS: dict[str, Callable[[Stream], Any]] = {
     "no-table": wrong(lambda table: 3),
     "other-columns": wrong(lambda table: table.select(["at"])),
+    "other-order": wrong(lambda table: table.select(ROWS.names[::-1])),
+    "odd-columns": wrong(odd_columns),
     "a-null": lambda s: s.map("null", unwritable, schema=STRICT),
+    "views-in-a-map": lambda s: s.map("views", views_in_a_map, schema=MAPS),
     "raises": wrong(bad(0)),
     "no-mask": lambda s: s.filter("mask", lambda table: [True]),
     "short-mask": lambda s: s.filter("mask", lambda table: np.array([1])),
@@ -419,6 +439,27 @@ class Cut(StatefulOperator):
         return []
 
 
+class Parts(StatefulOperator):
+    """A value of parts that Arrow may cut, as numpy's arrays and as others."""
+
+    value_schema = pa.schema(
+        [
+            ("floats", pa.list_(pa.float32())),
+            ("moments", pa.list_(pa.timestamp("us"))),
+            ("spans", pa.list_(pa.duration("us"))),
+            ("numbers", pa.map_(pa.string(), pa.int8())),
+            ("moment", pa.timestamp("us")),
+        ]
+    )
+
+    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        floats = np.arange(2.0)  # longer ones than those of the type
+        moments = np.array(["2024-01-01"], "M8[us]")
+        spans = np.array([1], "m8[us]")
+        value.update((floats, moments, spans, {"a": 1}, 2.0))
+        return []
+
+
 class Together(StatefulOperator):
     """Raises for rows together, and for none of them alone."""
 
@@ -460,6 +501,7 @@ def _kept(name: str, operator: StatefulOperator, **given: Any) -> Callable[[Stre
 
 ODD: dict[str, Callable[[Stream], Any]] = {
     "cut": _kept("cut", Cut()),
+    "parts": _kept("parts", Parts()),
     "together": _kept("together", Together()),
     "together-letters": _kept("together", Together(), dead_letters=True),
     "uncertain": _kept("kept", Picky(), deterministic=False, dead_letters=True),

@@ -52,6 +52,10 @@ SCHEMA = pa.schema(
 )
 
 
+# Of all source partitions that have one.
+IDENTITY = "id"
+
+
 def of_source(source: Any, **given: Any) -> Pipeline:
     pipeline = Pipeline("story")
     stream = pipeline.source("rows", source, **given)
@@ -61,7 +65,7 @@ def of_source(source: Any, **given: Any) -> Pipeline:
 
 
 def spans(*pieces: tuple[str, int, int]) -> list[dict[str, list[Any]]]:
-    return [{"rows": [[list(piece) for piece in pieces], FINAL_WATERMARK]}]
+    return [{"rows": [[[*piece, IDENTITY] for piece in pieces], FINAL_WATERMARK]}]
 
 
 def with_action(context: Any, actions: Iterator[Action]) -> Iterator[Action]:
@@ -135,6 +139,15 @@ def _of_parquet(numbers: Sequence[int]) -> bytes:
     return sink.getvalue()
 
 
+def _of_old_parquet() -> bytes:
+    """Times of 96 bits, one with nanoseconds."""
+    times = pa.array([n * 1_000 + (n == 2) for n in range(6)], pa.timestamp("ns"))
+    sink = io.BytesIO()
+    table = pa.table({"at": times, "key": ["k"] * 6, "value": range(6), "seen": times})
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
+    return sink.getvalue()
+
+
 BAD = {"json": "{\n{}\n[1]\n", "csv": '"x\n\n1,k,x,2024\n', "parquet": ""}
 
 
@@ -153,6 +166,8 @@ def of_files(folder: Path) -> Iterator[Action]:
     for name, spoil in (("gone", Path.unlink), ("spoilt", _spoil)):
         story = _files(folder / name, "parquet", contents["parquet"], spoil)
         yield from story.begin().actions()
+    old = _files(folder / "old", "parquet", _of_old_parquet())
+    yield from old.begin().actions()
     big = pa.schema([("at", pa.timestamp("us")), ("value", pa.timestamp("ms"))])
     times = pa.array([n * SECOND for n in range(9)], pa.timestamp("us"))
     sink = io.BytesIO()
@@ -300,15 +315,33 @@ class Consumer:
     def close(self) -> None: ...
 
 
+class Admin:
+    """Knows the ids of topics."""
+
+    def __init__(self, options: Any) -> None:
+        del options
+
+    def describe_topics(self, topics: list[str], request_timeout: float) -> dict[str, Any]:
+        del request_timeout
+        described = types.SimpleNamespace(topic_id=IDENTITY)
+        return {topic: types.SimpleNamespace(result=lambda: described) for topic in topics}
+
+    def poll(self, seconds: float) -> None: ...
+
+
 @contextlib.contextmanager
 def kafka_of(batches: list[list[Record]], silent_seconds: float = 10.0) -> Iterator[None]:
     library = types.ModuleType("confluent_kafka")
 
     def consumer(options: Any) -> Consumer:
+        options["error_cb"](Failure("TOPIC_AUTHORIZATION_FAILED"))
         options["error_cb"](Failure("_ALL_BROKERS_DOWN"))
         return Consumer(batches)
 
     library.Consumer = consumer  # type: ignore[attr-defined]
+    library.KafkaException = RuntimeError  # type: ignore[attr-defined]
+    library.TopicCollection = list  # type: ignore[attr-defined]
+    library.admin = types.SimpleNamespace(AdminClient=Admin)  # type: ignore[attr-defined]
     library.TopicPartition = lambda *parts: types.SimpleNamespace(  # type: ignore[attr-defined]
         topic=parts[0], partition=parts[1], offset=0
     )
@@ -334,6 +367,39 @@ def _avro(number: int, key: str, schema: int = 1) -> bytes:
     return struct.pack(">bI", 0, schema) + body.getvalue()
 
 
+AVRO_PARTS = {
+    "type": "record",
+    "name": "parts",
+    "fields": [
+        {"name": "at", "type": "long"},
+        {
+            "name": "parts",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "part",
+                    "fields": [{"name": "of", "type": {"type": "map", "values": "long"}}],
+                },
+            },
+        },
+    ],
+}
+PARTS = pa.list_(pa.struct([("of", pa.map_(pa.string(), pa.int8()))]))
+
+
+def _avro_parts(number: int) -> bytes:
+    body = io.BytesIO()
+    schema = fastavro.parse_schema(AVRO_PARTS)
+    fastavro.schemaless_writer(body, schema, {"at": number, "parts": [{"of": {"a": number}}]})
+    return struct.pack(">bI", 0, 5) + body.getvalue()
+
+
+def _maps(values: pa.BinaryArray) -> pa.Table:
+    inner = pa.map_(pa.string(), pa.float64())
+    return pa.table({"in": pa.array([[("a", float(one.as_py()))] for one in values], inner)})
+
+
 @contextlib.contextmanager
 def registry() -> Iterator[None]:
     """A registry that knows one schema."""
@@ -341,12 +407,14 @@ def registry() -> Iterator[None]:
     def answer(request: Any, timeout: float) -> Any:
         del timeout
         if request.full_url.endswith("/2"):
-            raise urllib.error.HTTPError(request.full_url, 404, "no", {}, None)  # type: ignore[arg-type]
+            said = io.BytesIO(b'{"error_code":40403}')
+            raise urllib.error.HTTPError(request.full_url, 404, "no", {}, said)  # type: ignore[arg-type]
         if request.full_url.endswith("/3"):
             raise urllib.error.HTTPError(request.full_url, 500, "no", {}, None)  # type: ignore[arg-type]
         if request.full_url.endswith("/4"):
             raise OSError("away")
-        return io.BytesIO(json.dumps({"schema": json.dumps(AVRO)}).encode())
+        schema = AVRO_PARTS if request.full_url.endswith("/5") else AVRO
+        return io.BytesIO(json.dumps({"schema": json.dumps(schema)}).encode())
 
     with (
         mock.patch.object(urllib.request, "urlopen", answer),
@@ -363,6 +431,10 @@ def _table_of(values: pa.BinaryArray) -> pa.Table:
 def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
     """Decoders, each with values of records."""
     numbers = pa.schema([("value", pa.int64())])
+    short, at = pa.float32(), pa.field("at", pa.timestamp("us"))
+    nested = pa.struct([("x", short), ("xs", pa.list_(short)), ("n", pa.int8())])
+    floats = pa.schema([("value", short), ("all", pa.list_(nested))])
+    of_floats = [b'{"value":Infinity}', b'{"value":1e39}', b'{"all":[{"xs":[1e39],"n":1}]}']
     of_json = [b'{"value":1,"at":5}', None, b"x", b'{"value":2}', b'{"value":"x"}', b"{} {}"]
     return {
         "raw": (None, [b"1", None, b"2"]),
@@ -371,6 +443,8 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
             Csv(pa.schema([*numbers, ("on", pa.timestamp("us"))])),
             [b"1,2024-01-01T00:00:00+02:00", b"2,2024-01-01", b"x,", b'"1', b"1,2,3"],
         ),
+        "json-floats": (Json(floats), of_floats),
+        "csv-floats": (Csv(floats.remove(1)), [b"1.5", b"inf", b"1e999"]),
         "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
         "avro": (
             Avro(
@@ -387,6 +461,11 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
                 _avro(3, "c"),
             ],
         ),
+        "avro-parts": (
+            Avro(pa.schema([("parts", PARTS), at]), "http://r", units={"at": "s"}),
+            [_avro_parts(1), _avro_parts(2)],
+        ),
+        "bytes-parts": (Bytes(pa.schema([("in", pa.map_(pa.string(), short))]), _maps), [b"1"]),
         "avro-3": (Avro(numbers, "http://r"), [_avro(1, "a", 3)]),
         "avro-4": (Avro(numbers, "http://r"), [_avro(1, "a", 4)]),
     }

@@ -15,17 +15,14 @@ from py4j.protocol import Py4JError
 WAITS = "Waiting for next trigger"
 
 
-class Found:
-    """An Option of Scala."""
+class Seq:
+    """A Seq of Scala."""
 
-    def __init__(self, value: Any = None) -> None:
-        self._value = value
+    def __init__(self, *items: object) -> None:
+        self._items = items
 
-    def isDefined(self) -> bool:  # noqa: N802
-        return self._value is not None
-
-    def get(self) -> Any:
-        return self._value
+    def mkString(self, between: str) -> str:  # noqa: N802
+        return between.join(map(str, self._items))
 
 
 class Answer:
@@ -56,10 +53,14 @@ class Job:
 
 @dataclass
 class Context:
-    """A SparkContext. `executors` are (id, host, cores), `forgotten` stages that are no more."""
+    """A SparkContext. `executors` are (id, host, cores), and `late` what its status still says of
+    them; `forgotten` are stages that are no more. `lists`
+    counts how often the status was read."""
 
     executors: list[tuple[str, str, int]] = field(default_factory=list)
     jobs: dict[int, Job] = field(default_factory=dict)
+    late: list[tuple[str, str, int]] | None = None
+    lists: int = 0
     forgotten: set[int] = field(default_factory=set)
     replaced: list[str] = field(default_factory=list)
     is_stopped: bool = False
@@ -80,12 +81,18 @@ class Context:
     def setLocalProperties(self, _: object) -> None:  # noqa: N802
         """Threads of tests have none."""
 
+    def getExecutorIds(self) -> Seq:  # noqa: N802
+        if self.failure is not None:
+            raise self.failure
+        return Seq(*(name for name, _, _ in self.executors))
+
     def executorList(self, _: bool) -> Answer:  # noqa: N802
         if self.failure is not None:
             raise self.failure
+        self.lists += 1
         found = [
             Answer(id=name, hostPort=f"{host}:7", totalCores=cores)
-            for name, host, cores in self.executors
+            for name, host, cores in (self.executors if self.late is None else self.late)
         ]
         summaries = Answer(size=len(found))
         summaries.apply = found.__getitem__  # type: ignore[attr-defined]
@@ -100,12 +107,11 @@ class Context:
     def getActiveJobIds(self) -> list[int]:  # noqa: N802
         return [number for number, job in self.jobs.items() if job.ended_millis is None]
 
-    def getJobInfo(self, number: int) -> Found:  # noqa: N802
-        return Found(Answer(stageIds=[number]) if number in self.jobs else None)
-
     def job(self, number: int) -> Answer:
-        ended = self.jobs[number].ended_millis
-        return Answer(completionTime=Found(None if ended is None else Answer(getTime=ended)))
+        if number not in self.jobs:
+            raise Py4JError("No job with id")
+        ended = Answer(getTime=self.jobs[number].ended_millis)
+        return Answer(completionTime=Answer(get=ended), stageIds=Seq(number))
 
     def lastStageAttempt(self, stage: int) -> Answer:  # noqa: N802
         if stage in self.forgotten:
@@ -171,6 +177,15 @@ def batch(
     }
 
 
+class JVM:
+    """What is used of Java's own classes."""
+
+    class java:  # noqa: N801
+        class util:  # noqa: N801
+            class Arrays:
+                toString = staticmethod(str)  # noqa: N815
+
+
 class Spark:
     """A SparkSession with executors, and with streams that start functions make."""
 
@@ -181,12 +196,17 @@ class Spark:
         self._jsc = Answer(sc=self.context)
         self.streams = self
         self.sparkContext = self
-        self._jvm = self._jsparkSession = None
+        self._jvm = JVM
+        self._jsparkSession = None
         self.settings: dict[str, str] = {}
 
     @property
     def active(self) -> list[Stream]:
         return [one for made in self.made.values() for one in made if one.is_active]
+
+    @property
+    def _jsqm(self) -> Answer:
+        return Answer(active=self.active)
 
     def getConf(self) -> dict[str, str]:  # noqa: N802
         return self.settings

@@ -76,6 +76,25 @@ def test_what_the_machine_has_too_little_of_is_one_sentence(
     assert said.count("\n") == 1
 
 
+def test_a_name_that_is_too_long_for_the_system_is_wrong_input(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command_line.run(command_line.application, ["init", "x" * 300]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("xxx")
+    assert said.endswith(": File name too long; give it a shorter name\n")
+
+
+def test_a_place_that_may_not_be_touched_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+    error = PermissionError(errno.EACCES, "Permission denied", "/data/x")
+    assert command_line.run(application_that_raises(error), []) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("/data/x: Permission denied; let this user read and write there, or ")
+    nameless = PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(PermissionError):
+        command_line.run(application_that_raises(nameless), [])
+
+
 def test_a_command_whose_extra_is_not_installed_names_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -103,6 +122,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (["rekindel"], "rekindle: no such command 'rekindel'; see `rekindle --help`"),
+        (["chek"], "rekindle: no such command 'chek'; did you mean 'check'?"),
         (["--nodes"], "rekindle: no such option: --nodes; see `rekindle --help`"),
         (["run", "a.py"], "--store: is missing; name a folder that all nodes share"),
         (["plan"], "PROBLEM.json: is missing; see `rekindle plan --help`"),

@@ -306,6 +306,8 @@ def test_outputs_are_what_a_later_test_can_be_compared_with(
     file, folder = written(tmp_path), str(tmp_path / "expected")
     assert command("test", file, "--output", folder) == 0
     assert command("test", file, "--expect", folder, "--epochs", "1") == 0
+    assert command("test", file, "--expect", folder, "--output", f"{folder}/../expected") == 2
+    assert "is the folder of --expect, whose tables would be replaced; name" in command.err
     Path(folder, "twice.parquet").unlink()
     Path(folder, "twice.csv").write_text("event_time,value\n1970-01-01T00:00:01,2\n1970-01-01,9\n")
     assert command("test", file, "--expect", folder) == 1

@@ -79,6 +79,7 @@ def test_a_sound_file_gives_its_pipeline_without_findings(tmp_path: Path) -> Non
         ("raise KeyboardInterrupt", "FILE:6: cannot be imported: KeyboardInterrupt; mend the file"),
         ("raise GeneratorExit", "FILE:6: cannot be imported: GeneratorExit; mend the file"),
         ("assert False, 'a\\nb'", "FILE:6: cannot be imported: AssertionError: a b"),
+        ("assert False, '\\x1b[2Ja'", "FILE:6: cannot be imported: AssertionError: \\x1b[2Ja"),
     ],
 )
 def test_what_a_file_does_wrong_on_import_is_one_sentence_with_its_line(
@@ -132,11 +133,14 @@ def test_a_pipeline_that_no_function_returns_is_pointed_at(tmp_path: Path) -> No
         (".", "is a folder; name a Python file"),
         ("text.txt", "does not end in .py; name a Python file"),
         ("machines.py:other", "has no function 'other'; define it"),
+        ("machines.py:pipelin", "has no function 'pipelin'; name one of: pipeline"),
+        ("machines.py:later", "machines.py:7: later(): is async, and nothing awaits it; write"),
         ("machines.py:narrow", "machines.py:6: narrow() cannot be called without low, high; give"),
     ],
 )
 def test_what_is_no_pipeline_file_is_refused(tmp_path: Path, name: str, message: str) -> None:
-    written(tmp_path, "def narrow(low, *more, high, step=1): return pipeline()")
+    head = "def narrow(low, *more, high, step=1): return pipeline()\nasync def later(): pass"
+    written(tmp_path, head)
     (tmp_path / "text.txt").write_text("")
     with pytest.raises(InputError) as caught:
         pipeline_file.load(str(tmp_path / name), AMPLE)
@@ -157,6 +161,12 @@ def test_a_file_that_blocks_is_given_up_with_its_line(tmp_path: Path, head: str)
     said = refusal(tmp_path, head, limits=SHORT)
     assert said.startswith(("FILE:6: has run for 0.3 s and is not done", "FILE:8: has run for"))
     assert said.endswith("; or give --import-seconds more")
+
+
+@pytest.mark.parametrize("argument", ["", ":other"])
+def test_a_file_without_a_name_is_not_taken_for_this_folder(argument: str) -> None:
+    with pytest.raises(InputError, match=r"^pipeline file: has no name; name a Python file$"):
+        pipeline_file.load(argument, AMPLE)
 
 
 def test_threads_that_a_file_starts_are_a_finding_and_hold_up_no_end(tmp_path: Path) -> None:
@@ -206,6 +216,16 @@ def test_what_a_file_prints_goes_to_standard_error_up_to_a_limit(
     assert out == ""
     assert len(err.splitlines()) == 201
     assert err.splitlines()[-1].endswith("printed 99,800 more lines, left out here")
+
+
+@pytest.mark.parametrize(
+    "head", ["input('name? ')", "print('name? ', end='')\nx", "print('name? ')\nx"]
+)
+def test_a_message_does_not_stand_behind_what_a_file_has_printed(
+    tmp_path: Path, head: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal(tmp_path, head)
+    assert capsys.readouterr().err == "name? \n"
 
 
 def test_what_a_log_handler_of_the_file_writes_later_is_not_limited(

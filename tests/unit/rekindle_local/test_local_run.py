@@ -44,6 +44,33 @@ def test_what_a_local_run_cannot_do_is_said_before_it_starts(
     assert [*tmp_path.iterdir()] == [file]
 
 
+def test_a_store_has_one_local_run_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("linked").symlink_to("store")
+    with local_run.held("store"):
+        for same in ("store", str(tmp_path / "store"), "linked"):
+            with (
+                pytest.raises(InputError, match=f"store {same}: another `rekindle run --local` r"),
+                local_run.held(same),
+            ):
+                pass
+        with local_run.held("other"), local_run.held("s3://a/b"), local_run.held("s3://a/b"):
+            pass
+    with local_run.held("store"):
+        assert [*tmp_path.iterdir()] == [tmp_path / "linked"]
+
+
+def test_a_second_local_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_run, "check_memory", lambda _: None)
+    monkeypatch.setattr(local_run, "_perform", lambda *_: pytest.fail("a run was started"))
+    store = str(tmp_path / "store")
+    request: Any = SimpleNamespace(nodes=2, store=store)
+    with local_run.held(store), pytest.raises(InputError, match="another `rekindle run --local`"):
+        local_run.perform(request, JsonView())
+
+
 def test_a_master_that_nobody_serves_is_said_with_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]

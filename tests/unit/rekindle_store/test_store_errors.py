@@ -56,6 +56,8 @@ def test_who_may_not_write_or_read_is_told_the_variable_that_says_who_they_are(
     ("number", "remedy"),
     [
         (errno.ENOTDIR, store_errors.FOLDER_REMEDY),
+        (errno.ENAMETOOLONG, store_errors.FOLDER_REMEDY),
+        (errno.ELOOP, store_errors.FOLDER_REMEDY),
         (errno.EACCES, "have its rights changed"),
     ],
 )

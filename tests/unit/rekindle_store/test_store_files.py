@@ -54,6 +54,12 @@ def test_another_kind_of_place_is_refused(place: str) -> None:
         store_files.at(place)
 
 
+@pytest.mark.parametrize("place", ["", " "])
+def test_a_place_without_a_name_is_refused_and_not_taken_for_this_folder(place: str) -> None:
+    with pytest.raises(InputError, match="checkpoint store: has an empty name; name a folder, s3"):
+        store_files.at(place)
+
+
 @pytest.mark.parametrize("scheme", ["s3://bucket", "s3a://bucket", "hdfs://host:8020"])
 @pytest.mark.parametrize(
     "path", ["a?b", "a#b", "a//b", "a%20b", "a b", "./a", "a/../b", "a*", "a\\b", "a//"]

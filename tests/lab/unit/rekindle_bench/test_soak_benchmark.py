@@ -1,5 +1,6 @@
 """The soak without a cluster: its lives, the size of a store, and whether rows are right."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -83,6 +84,12 @@ def test_early_and_late_samples_are_of_two_hundred_epochs_each() -> None:
     assert [s["epoch"] for s in life.late()] == [2_800, 2_850, 2_900, 2_950, 3_000]
     life.settled = 1_290
     assert [s["epoch"] for s in life.early()] == [1_300, 1_350, 1_400, 1_450]
+
+
+def test_the_memory_of_a_drivers_python_is_judged() -> None:
+    own = os.getpid()
+    assert soak_benchmark.python_bytes([own]) > 10 * 2**20
+    assert "driver_python_bytes" in soak_benchmark.MEASURES
 
 
 def test_the_size_of_a_store_is_told_by_folder(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import spark_objects as objects
 from gated_world import GATE, KARPENTER, QUOTA, World, executor
 from operator_world import tell
 
-from rekindle_operator.api.recovery_resource import (
-    NodeRequest,
-)
-from rekindle_operator.applications import application_recovery
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api.recovery_resource import NodeRequest
+from rekindle_operator.applications import application_incident, application_recovery
+from rekindle_testing.operator_builders import make_class
 
 
 def test_before_an_incident_nothing_is_done(made: Callable[..., World]) -> None:
@@ -113,6 +113,92 @@ def test_a_policy_that_is_deleted_leaves_no_gate(made: Callable[..., World]) -> 
     world.known.forget_policy("flights", "all")
     world.turn()
     assert world.gates("low") == []
+
+
+def _without_its_policy(world: World) -> None:
+    world.known.forget_policy("flights", "all")
+
+
+def _with_another_kind_of_policy(world: World) -> None:
+    world.set_policy(2, recovers="Queries")
+
+
+def _left_out_by_its_policy(world: World) -> None:
+    world.set_policy(2, selector={"sparkApplications": {"names": ["high"]}})
+
+
+@pytest.mark.parametrize(
+    "change", [_without_its_policy, _with_another_kind_of_policy, _left_out_by_its_policy]
+)
+def test_a_recovery_ends_with_the_policy_that_recovered_the_application(
+    made: Callable[..., World], change: Callable[[World], None]
+) -> None:
+    """One that stays open keeps the nodes that were asked for in its name."""
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.turn()
+    assert world.story("low")["phase"] == "Recovering"
+    change(world)
+    world.turn()
+    told = world.story("low")
+    assert (told["phase"], told["reason"]) == ("Abandoned", "PolicyGone")
+    assert "endedAt" in told
+    assert Place("flights", "low") not in dict(world.known.open_recoveries())
+    assert not any(demand.incident.application == "low" for demand in world.shell.demands)
+
+
+def test_a_recovery_ends_with_an_application_that_has_ended(made: Callable[..., World]) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    tell(world.known.registry, objects.kubeflow_application("low", state="COMPLETED"))
+    world.turn()
+    assert (world.story("low")["phase"], world.story("low")["reason"]) == (
+        "Abandoned",
+        "ApplicationGone",
+    )
+
+
+def test_a_write_into_a_namespace_that_is_gone_gives_way_to_the_end(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.errands = {}
+    world.lose("a", "b")
+    world.turn()
+    _without_its_policy(world)
+    world.turn()
+    for errand in world.errands.values():
+        errand()
+    assert world.recoveries == {}
+
+
+def test_under_a_class_that_is_withdrawn_nothing_waits_and_the_recovery_goes_on_to_its_end(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.replaced("high")
+    world.turn()
+    assert world.shell.demands
+    world.known.see_class(make_class(provisioning=(KARPENTER,), allowedNamespaces=["others"]))
+    world.turn()
+    told = world.story("low")
+    assert (told["phase"], told["reason"]) == ("Held", "ClassWithdrawn")
+    assert "default" in told["message"]
+    assert (world.shell.demands, world.shell.buckets, world.gates("low")) == ((), frozenset(), [])
+    tell(world.known.registry, objects.node("c", "4"))
+    for name in ("low", "high"):
+        world.run(name, "c")
+    for _ in range(3):
+        world.turn(application_incident.SETTLE_SECONDS)
+    assert [world.story(name)["phase"] for name in ("low", "high")] == ["Recovered"] * 2
+    world.lose("c")
+    world.turn()
+    assert len(world.recoveries) == 2
 
 
 def test_an_approval_is_awaited_and_nothing_waits_for_it(made: Callable[..., World]) -> None:
@@ -220,6 +306,73 @@ def test_a_less_important_pod_that_finds_no_node_keeps_no_other_from_an_autoscal
     world.replaced("high")
     world.turn()
     assert world.gates("high") == []
+
+
+def test_a_pod_that_another_gate_holds_keeps_no_room_from_others(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.replaced("high", QUOTA)
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+    assert (world.gates("low"), world.gates("high")) == ([GATE], [QUOTA])
+    world.turn()
+    assert world.gates("low") == [], "the quota may hold the other one for hours"
+
+
+def test_a_pod_that_another_gate_holds_keeps_no_other_from_an_autoscaler(
+    made: Callable[..., World],
+) -> None:
+    world = made()
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    world.replaced("high", QUOTA)
+    world.turn()
+    assert (world.gates("low"), world.gates("high")) == ([GATE], [QUOTA])
+    world.turn()
+    assert world.gates("low") == []
+
+
+def lose_driver(world: World) -> None:
+    """The more important application loses its driver with its executor, and what is left has room
+    for these, or for the executor of the other one."""
+    world.see(objects.kubeflow_driver("high", uid="driver-high", node="b"))
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+
+
+def test_the_place_of_a_driver_that_nobody_starts_again_is_kept_for_some_minutes(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    lose_driver(world)
+    assert world.gates("low") == [GATE]
+    world.turn(application_incident.SILENT_SECONDS_MAX - 10.0)
+    assert world.gates("low") == [GATE], "a driver's node takes its time to be fenced"
+    world.turn(10.0)
+    assert world.gates("low") == []
+
+
+def test_pods_that_somebody_may_have_refused_for_their_gate_get_none(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    lose_driver(world)
+    resources = [f"sparkoperator.k8s.io/flights/{name}" for name in ("low", "high")]
+    assert world.shell.buckets.issuperset(resources)
+    world.turn(application_incident.SILENT_SECONDS_MAX)
+    assert world.shell.buckets.intersection(resources) == {resources[0]}
+    world.known.registry.forget_pod("driver-high")
+    world.see(objects.kubeflow_driver("high", uid="driver-2", node="", phase="Pending"))
+    world.turn()
+    assert world.shell.buckets.issuperset(resources), "its executors have their turn again"
 
 
 def test_an_autoscaler_sees_what_the_most_important_application_depends_on(

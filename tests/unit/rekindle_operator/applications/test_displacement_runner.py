@@ -92,6 +92,24 @@ def test_a_less_important_application_makes_room_and_comes_back_by_plan(
     assert (world.deleted, world.shell.buckets) == ([LOW], frozenset())
 
 
+def test_while_the_class_is_gone_nothing_is_deleted_and_then_the_displacement_is_over(
+    made: Callable[..., World],
+) -> None:
+    world = displacing(made)
+    world.turn()
+    assert world.story("low")["reason"] == "Displaced"
+    class_ = next(iter(world.known.classes.values()))
+    world.known.forget_class(class_.metadata.name)
+    for _ in range(3):
+        world.turn()
+    assert (world.deleted, world.gates("high")) == ([], [])
+    world.run("high", "drivers")
+    world.known.see_class(class_)
+    for _ in range(5):
+        world.turn()
+    assert world.deleted == [], "it was for the sake of a pod that has its node"
+
+
 def test_an_application_keeps_its_minimum_where_that_is_enough(
     made: Callable[..., World],
 ) -> None:

@@ -2,20 +2,24 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from kubernetes import client
+from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from rekindle_operator.cluster.api_client import Api, ApiUnreachable, NotLeading
 
-TOO_MANY = 429
+UNAUTHORIZED, TOO_MANY = 401, 429
 
 
 class Busy(ThreadingHTTPServer):
     """Refuses as many requests as `refusals` says, with `pause` as the time to come back."""
 
     refusals = 0
+    refusal = TOO_MANY
     pause = "0"
     body = b"{}"
     asked = 0
@@ -31,14 +35,14 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.asked += 1
         refused = self.server.asked <= self.server.refusals
-        self.send_response(TOO_MANY if refused else 200)
+        self.send_response(self.server.refusal if refused else 200)
         if refused and self.server.pause:
             self.send_header("Retry-After", self.server.pause)
         self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
         self.wfile.write(self.server.body)
 
-    do_GET = do_PUT = answer  # noqa: N815
+    do_GET = do_PUT = do_POST = answer  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Nothing is to be said."""
@@ -86,3 +90,36 @@ def test_a_list_without_items_is_empty_though_it_says_null(server: Busy) -> None
     assert api(server).all("/things") == []
     assert list(api(server).forms("/things", dict)) == []
     assert [version for _, version in api(server).pages("/things")] == ["7"]
+
+
+def test_a_token_that_is_not_taken_just_now_is_no_refusal_for_good(server: Busy) -> None:
+    """Tokens and the keys that they are signed with are changed while requests are under way. A
+    refusal for good would give up a request for a node."""
+    server.refusals, server.refusal, server.pause = 1, UNAUTHORIZED, ""
+    with pytest.raises(ApiUnreachable, match="401"):
+        api(server).create("/thing", {})
+    assert api(server).create("/thing", {}) == {}
+
+
+def test_a_token_file_that_is_empty_just_now_is_no_bug(server: Busy, tmp_path: Path) -> None:
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("one")
+    authority.write_text("none")
+    host, port = "127.0.0.1", str(server.server_address[1])
+    loader = InClusterConfigLoader(
+        str(token),
+        str(authority),
+        environ={"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port},
+    )
+    loader._token_refresh_period = timedelta()
+    asked = api(server)
+    configuration = asked.client.configuration
+    there = configuration.host
+    loader.load_and_set(configuration)
+    loader.host = there
+    assert asked.get("/thing") == {}
+    token.write_text("")
+    with pytest.raises(ApiUnreachable, match="empty"):
+        asked.get("/thing")
+    token.write_text("two")
+    assert asked.get("/thing") == {}

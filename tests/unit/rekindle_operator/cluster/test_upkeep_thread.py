@@ -52,3 +52,12 @@ def test_it_goes_on_after_a_trouble_until_it_is_closed() -> None:
     assert work.done.wait(2.0)
     work.upkeep.close()
     assert len(work.told) == 1
+
+
+def test_it_goes_on_after_a_bug_as_well() -> None:
+    """A certificate that nobody looks after ends weeks later."""
+    work = Work(KeyError("metadata"), KeyError("metadata"))
+    work.upkeep.start()
+    assert work.done.wait(2.0)
+    work.upkeep.close()
+    assert work.told == ["KeyError: 'metadata'"]

@@ -8,7 +8,7 @@ import pytest
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_resource import ApplicationReference
-from rekindle_operator.cluster.api_client import Api, ObjectConflict
+from rekindle_operator.cluster.api_client import Api, ApiRefused, ObjectConflict
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.recovery.recovery_writer import MOMENTS_MAX, Moment, RecoveryWriter
@@ -149,3 +149,30 @@ def test_moments_that_cannot_be_written_are_kept_up_to_a_number() -> None:
     storyteller.tell(told_moment((1,), plan=1))
     assert len(storyteller._moments[PLACE]) == MOMENTS_MAX
     assert storyteller._unread[PLACE]  # a plan that was left out is found in the store
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_write_that_a_deleted_namespace_refuses_is_given_up(gone: bool) -> None:
+    """The alert for decisions that are not written would go on."""
+
+    class Refusing(Objects):
+        def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            name = body["metadata"]["name"]
+            raise ApiRefused(f"{path}/{name}", 403, "the namespace is being terminated")
+
+    storyteller = RecoveryWriter(
+        cast(Api, Refusing()),
+        cast(Connection, None),
+        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    storyteller.tell(told_moment((1,), at=1_000.0))
+    if gone:
+        storyteller.note_gone(PLACE)
+        storyteller._tell(PLACE)
+    else:
+        with pytest.raises(ApiRefused):
+            storyteller._tell(PLACE)
+    assert storyteller.unwritten_since == (None if gone else 1_000.0)

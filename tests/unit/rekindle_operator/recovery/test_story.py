@@ -38,6 +38,7 @@ from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.policies.effective_policy import ReachedLimit
 from rekindle_operator.recovery import NodeObservation, RecoveryTerms
 from rekindle_operator.recovery.recovery_inputs import moment
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 COURSES: list[tuple[Callable[[World], None], str, str, str]] = [
     (suspect, "Suspected", "Suspected", "SuspectedFailure"),
@@ -249,11 +250,12 @@ def test_a_dry_run_tells_the_plan_that_would_be_made() -> None:
 def test_an_application_that_is_gone_ends_the_story() -> None:
     world = running()
     lose_three(world)
-    told = recovery.abandon(world.status(), "SparkApplication departures is gone.", world.now)
+    gone = RecoveryReason.APPLICATION_GONE, "SparkApplication departures is gone."
+    told = recovery.abandon(world.status(), *gone, world.now)
     assert told.news
     assert (told.status.phase, told.status.reason) == ("Abandoned", "ApplicationGone")
     assert told.status.ended_at == moment(world.now)
-    assert not recovery.abandon(told.status, "It is gone.", world.now + 1).news
+    assert not recovery.abandon(told.status, *gone, world.now + 1).news
 
 
 def test_a_scene_that_is_older_than_the_story_tells_nothing() -> None:

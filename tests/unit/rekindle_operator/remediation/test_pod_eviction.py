@@ -59,18 +59,18 @@ def executors(*numbers: int) -> tuple[Pods, tuple[PodSeen, ...]]:
 
 def test_one_executor_of_an_application_is_read_and_each_is_deleted_by_its_uid() -> None:
     api, pods = executors(1, 2, 3)
-    measured: list[tuple[Place, ExecutorShape]] = []
+    measured: list[tuple[Place, PodSeen, ExecutorShape]] = []
     evictor = PodEviction(
         cast(Api, api),
         cast(WorkQueue, AtOnce()),
         Log(io.StringIO()),
         OperatorMetrics(),
-        measured=lambda place, executor: measured.append((place, executor)),
+        measured=lambda *news: measured.append(news),
     )
     evictor.evict(PLACE, pods[:2])
     names = [pod.name for pod in pods]
     assert api.asked == [f"get {names[0]}", f"force {names[0]}", f"force {names[1]}"]
-    assert [place for place, _ in measured] == [PLACE]
+    assert [place for place, *_ in measured] == [PLACE]
     evictor.forget(PLACE)
     api.asked.clear()
     evictor.evict(PLACE, (), pods[2:])

@@ -158,6 +158,31 @@ def test_the_job_of_an_epoch_that_is_issued_again_waits_for_all_its_states_again
     assert (taking.waiting, taking.bases) == ({COUNTED, LARGEST}, {})
 
 
+def test_an_epoch_whose_checkpoint_a_loss_has_ended_is_not_checkpointed_again(
+    application: Any,
+) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    application.losses += 1  # the lost executor may write its states much later
+    taking.last_at -= 11.0
+    assert taking.due(8, NEXT) is None
+    assert taking.epoch is None
+    application.newest = 8
+    assert taking.due(9, dict.fromkeys(NEXT, (9, 9))) == 9
+
+
+def test_where_a_fenced_driver_has_left_a_record_the_checkpoint_is_given_up(
+    application: Any, trailed: CheckpointCoordinator
+) -> None:
+    application.store.complete_checkpoint = lambda *_: False
+    application.trailing_attempts[LARGEST] = 5
+    trailed.acknowledge([{"partition": LARGEST, "epoch": 8, "attempt": 5, "bytes": 5}])
+    application.progress.finished[LARGEST] = 8
+    trailed.advance()
+    assert [kind for kind, _ in application.told] == ["checkpoint-failed"]
+    assert (trailed.epoch, application.progress.restore_points.newest) == (None, 4)
+
+
 def test_what_a_state_is_made_of_counts_from_the_last_file_that_has_it_whole(
     application: Any,
 ) -> None:
@@ -204,7 +229,7 @@ def trailed(application: Any) -> CheckpointCoordinator:
     application.events = SimpleNamespace(
         write=lambda kind, **values: application.told.append((kind, values))
     )
-    application.store.complete_checkpoint = lambda *_: None
+    application.store.complete_checkpoint = lambda *_: True
     taking = checkpointing(application, 11.0)
     assert taking.due(8, BEHIND) == 8
     application.newest = 8
@@ -300,7 +325,12 @@ def test_who_is_held_back_before_the_checkpoints_epoch_takes_it_down(
 def completed(application: Any, *, is_urgent: bool, newest: int = 8) -> dict[str, Any]:
     """The record of the checkpoint of epoch 8, once so many epochs have run."""
     written: list[dict[str, Any]] = []
-    application.store.complete_checkpoint = lambda _, record: written.append(record)
+
+    def complete(_: int, record: dict[str, Any]) -> bool:
+        written.append(record)
+        return True
+
+    application.store.complete_checkpoint = complete
     application.events = SimpleNamespace(write=lambda *_, **__: None)
     application.digests, application.cuts, application.remove = {}, {}, lambda _: None
     taking = checkpointing(application, 11.0)

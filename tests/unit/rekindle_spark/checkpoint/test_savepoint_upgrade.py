@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from file_stories import Call, postponed
 
 from rekindle.model.errors import DamagedError, InputError
 from rekindle_spark.checkpoint import savepoint_upgrade, state_files
@@ -16,6 +17,7 @@ from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_store import checkpoint_records, store_integrity
 from rekindle_store.checkpoint_records import file_name
 from rekindle_testing.runtime_builders import UnreadSource
 
@@ -157,6 +159,23 @@ def test_a_new_window_begins_with_the_next_whole_one_and_what_follows_it_too(
 
     assert (begins_at("fresh/0"), begins_at("summed/0")) == (8 * SECOND, 10 * SECOND)
     assert begins_at("counted/0") == partition.BEFORE_ALL
+
+
+def test_what_a_fenced_driver_carries_over_late_changes_nothing(tmp_path: Path) -> None:
+    saved(tmp_path, built(2))
+    fenced, newer = CheckpointStore(tmp_path), CheckpointStore(tmp_path)
+    history, calls = fenced.open(2.0), list[Call]()
+    fenced.files = postponed(fenced.files, calls, "put", "create")
+    savepoint_upgrade.carry_over(built(3), fenced, history, 20.0)
+    savepoint_upgrade.carry_over(built(1), newer, newer.open(3.0), 30.0)
+    record = newer.read().checkpoint
+    assert record is not None
+    made = {name: newer.files.read(name) for name in checkpoint_records.files(record)}
+    for call in calls:
+        call()
+    assert CheckpointStore(tmp_path).open(4.0).checkpoint == record
+    assert {name: newer.files.read(name) for name in made} == made
+    assert store_integrity.check(newer.files).damages == []
 
 
 def test_what_an_upgrade_that_was_killed_has_left_is_no_checkpoint(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import datetime as dt
+import decimal
 import io
 import json
 import pickle
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fastavro
 import pyarrow as pa
@@ -19,6 +21,7 @@ import pytest
 from rekindle.model.errors import InputError, SourceAwayError
 from rekindle_spark.connectors import avro_values
 from rekindle_spark.connectors.avro_values import Avro
+from rekindle_spark.connectors.decoding import Decoded
 from rekindle_spark.connectors.hidden_values import FromFile
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("value", pa.int64())])
@@ -37,7 +40,7 @@ SECOND = {
     ],
 }
 OF_TEXT = {"type": "record", "name": "order", "fields": [{"name": "value", "type": "string"}]}
-SCHEMAS = {1: FIRST, 2: SECOND, 3: OF_TEXT}
+SCHEMAS: dict[int, Any] = {1: FIRST, 2: SECOND, 3: OF_TEXT}
 USER = "reader:swordfish"
 
 
@@ -67,6 +70,8 @@ class Answering(BaseHTTPRequestHandler):
         if self.server.wants and self.headers["Authorization"] != self.server.wants:
             status = 401
         body = json.dumps({"schema": json.dumps(SCHEMAS.get(number))}).encode()
+        if status == 404 and not self.server.status:
+            body = b'{"error_code":40403,"message":"Schema not found"}'
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -113,6 +118,79 @@ def test_values_of_several_schemas_are_rows_and_each_schema_is_asked_for_once(
     assert registry.asked == [1, 2]
 
 
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 4}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
+CLOCK = {"type": "long", "logicalType": "time-micros"}
+INNER = {
+    "type": "record",
+    "name": "inner",
+    "fields": [{"name": "a", "type": "double"}, {"name": "b", "type": "long"}],
+}
+MOMENT = dt.datetime(2024, 1, 1, 1, 2, 3, 456_789, tzinfo=dt.UTC)
+CUT: list[tuple[Any, Any, pa.DataType]] = [
+    ("double", 1.5, pa.int64()),
+    ("double", 1e39, pa.float32()),
+    ("double", 1.5, pa.timestamp("us")),
+    ("long", 1_700_000_000_000, pa.timestamp("us")),
+    (NANOS, 1_700_000_000_000_000_000, pa.timestamp("us")),
+    (MICROS, MOMENT, pa.timestamp("s")),
+    (MICROS, MOMENT, pa.date32()),
+    (CLOCK, dt.time(1, 2, 3, 4), pa.time32("s")),
+    (DECIMAL, decimal.Decimal("1.2345"), pa.int64()),
+    ({"type": "array", "items": "double"}, [1.5], pa.list_(pa.int64())),
+    ({"type": "array", "items": "long"}, [5], pa.list_(pa.timestamp("us"))),
+    ({"type": "map", "values": "double"}, {"k": 1.5}, pa.map_(pa.string(), pa.int8())),
+    (INNER, {"a": 1.5, "b": 2}, pa.struct([("a", pa.int64())])),
+]
+
+
+def decoded(registry: Registry, kind: Any, given: Any, field: pa.Field, **units: str) -> Decoded:
+    """A value of a kind of Avro's, in a record alone."""
+    record = {"type": "record", "name": "one", "fields": [{"name": "x", "type": kind}]}
+    with mock.patch.dict(SCHEMAS, {4: record}):
+        decoder = Avro(pa.schema([field]), registry.url, units=units)
+        decoder.check("value")
+        return pickle.loads(pickle.dumps(decoder)).decode([value(4, {"x": given})])
+
+
+@pytest.mark.parametrize(("kind", "given", "column"), CUT, ids=[str(kind) for *_, kind in CUT])
+def test_a_value_that_its_column_would_cut_or_take_for_another_is_rejected(
+    kind: Any, given: Any, column: pa.DataType, registry: Registry
+) -> None:
+    found = decoded(registry, kind, given, pa.field("x", column))
+    assert found.rows.num_rows == 0
+    assert "raised TypeError: found" in found.rejected[0]
+
+
+def test_what_its_column_holds_is_a_row_and_records_may_have_more_fields(
+    registry: Registry,
+) -> None:
+    column = pa.field("x", pa.list_(pa.struct([("a", pa.int64()), ("c", pa.string())])))
+    kind = {"type": "array", "items": INNER}
+    found = decoded(registry, kind, [{"a": 2.0, "b": 2}], column)
+    assert found.rows.to_pylist() == [{"x": [{"a": 2, "c": None}]}]
+    column = pa.field("x", pa.map_(pa.string(), pa.int8()))
+    found = decoded(registry, {"type": "map", "values": "long"}, {"k": 1}, column)
+    assert found.rows.to_pylist() == [{"x": [("k", 1)]}]
+    required = pa.field("x", pa.int64(), nullable=False)
+    found = decoded(registry, ["null", "long"], None, required)
+    assert "column 'x' has nulls, and may have none" in found.rejected[0]
+
+
+@pytest.mark.parametrize(("unit", "count"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_whole_numbers_are_times_where_their_unit_is_given(
+    unit: str, count: int, registry: Registry
+) -> None:
+    column = pa.field("x", pa.timestamp("us"))
+    for kind in ("long", NANOS):
+        found = decoded(registry, kind, 1_700_000_000 * count, column, x=unit)
+        assert found.rows["x"].to_pylist() == [dt.datetime(2023, 11, 14, 22, 13, 20)]
+    finer = decoded(registry, "long", 1_700_000_000_000_000_001, column, x="ns")
+    assert "would lose data" in finer.rejected[0]
+    assert decoded(registry, MICROS, MOMENT, column, x=unit).rows.num_rows == 0
+
+
 def test_what_is_no_value_of_a_known_schema_is_rejected_alone(registry: Registry) -> None:
     unknown = struct.pack(">bI", 0, 99) + b"x"
     bad = [b"", b"{}", unknown, order(1, "a")[:-1], order(1, "a") + b"x", value(3, {"value": "x"})]
@@ -139,12 +217,40 @@ def test_an_unknown_number_is_asked_for_once_in_a_batch_and_again_after_some_sec
     assert decoder.decode([known]).rows["key"].to_pylist() == ["c"]
 
 
-def test_a_registry_that_is_away_or_refuses_makes_the_source_away(registry: Registry) -> None:
-    registry.status = 503
-    with pytest.raises(SourceAwayError, match=r"cannot be reached \(answers 503\)"):
+@pytest.mark.parametrize("status", [503, 404])
+def test_a_registry_that_is_away_or_refuses_makes_the_source_away(
+    registry: Registry, status: int
+) -> None:
+    registry.status = status  # a page that is not there is no schema that is unknown
+    with pytest.raises(SourceAwayError, match=rf"cannot be reached \(answers {status}\)"):
         Avro(SCHEMA, registry.url).decode([order(1, "a")])
     with pytest.raises(SourceAwayError, match=r"cannot be reached \(URLError\)"):
         Avro(SCHEMA, "http://127.0.0.1:1").decode([order(1, "a")])
+
+
+def test_a_registry_that_dies_within_an_answer_is_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(answering: Answering) -> None:
+        answering.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{")
+
+    monkeypatch.setattr(Answering, "do_GET", half)
+    with pytest.raises(SourceAwayError, match=r"cannot be reached \(IncompleteRead\)"):
+        Avro(SCHEMA, registry.url).decode([order(1, "a")])
+
+
+def test_a_schema_that_is_none_of_avro_is_asked_for_once(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(SCHEMAS, 5, {"type": "record", "name": "order", "fields": [{"name": "x"}]})
+    of_others = struct.pack(">bI", 0, 5) + b"x"
+    decoder = Avro(SCHEMA, registry.url)
+    found = decoder.decode([order(1, "a"), *[of_others] * 9, order(2, "b")])
+    assert [*found.rejected] == [*range(1, 10)]
+    assert all("has schema 5, which cannot be read" in why for why in found.rejected.values())
+    assert found.rows["key"].to_pylist() == ["a", "b"]
+    assert registry.asked == [1, 5]
+    assert len(caplog.messages) == 1
 
 
 def test_credentials_are_read_where_they_are_needed_and_sent_nowhere_else(

@@ -198,6 +198,20 @@ def test_a_function_makes_rows_of_bytes_and_values_for_which_it_raises_are_rejec
     assert "raised ArrowInvalid" in found.rejected[1]
 
 
+def test_numbers_of_a_function_that_are_too_large_are_no_rows() -> None:
+    schema = pa.schema([("x", pa.float32()), ("in", pa.map_(pa.string(), pa.list_(pa.float32())))])
+
+    def doubles(values: pa.BinaryArray) -> pa.Table:
+        numbers = [float(one.as_py()) for one in values]
+        inner = pa.map_(pa.string(), pa.list_(pa.float64()))
+        nested = pa.array([[("a", [number])] for number in numbers], inner)
+        return pa.table({"x": numbers, "in": nested})
+
+    found = Bytes(schema, doubles).decode([b"1.5", b"1e39", b"inf"])
+    assert found.rows["x"].to_pylist() == [1.5, float("inf")]
+    assert found.rejected == {1: "raised ValueError: has a number that is too large for its type"}
+
+
 def test_a_function_that_gives_other_rows_than_values_is_at_fault() -> None:
     def none(_: Any) -> pa.Table:
         return SCHEMA.empty_table()

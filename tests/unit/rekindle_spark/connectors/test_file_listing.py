@@ -102,7 +102,7 @@ def test_s3a_is_another_word_for_s3_and_no_other_place(tmp_path: Path) -> None:
         made.catch_up()
         return made
 
-    assert log("s3a://in/orders").append({"files": []})
+    assert log("s3a://in/orders").add_record({"files": []})
     log("s3://in/orders/").check_place()
     log("S3A://in/orders").check_place()
     for other in ("s3://in/others", "s3a://other/orders"):

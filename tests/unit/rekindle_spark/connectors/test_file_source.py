@@ -209,6 +209,21 @@ def unreadable() -> dict[str, Callable[[Path], object]]:
     }
 
 
+@pytest.mark.parametrize(
+    "content", [b"at,key,value\r1000,k,1\r", b"at,key," + b"v" * 200_000 + b"\n1000,k,1\n"]
+)
+def test_a_csv_whose_first_line_is_none_is_rejected_as_a_whole(
+    content: bytes, inputs: Path
+) -> None:
+    (inputs / "a").write_bytes(content)
+    (inputs / "b").write_text("at,key,value\n2000,k,2\n")
+    read = everything(source(inputs, "csv"))
+    assert values(read) == [2]
+    [(path, _, why)] = whys(read, inputs)
+    assert path == "a"
+    assert why.startswith("cannot be read as CSV (")
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_that_is_no_such_parquet_is_rejected_as_a_whole(number: int, inputs: Path) -> None:
     why, make = [*unreadable().items()][number]
@@ -254,7 +269,8 @@ def test_a_line_that_has_no_end_is_refused_before_it_is_in_memory(
     assert why == "row 2 has more than 1,048,576 bytes"
 
 
-def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path, old: bool) -> None:
     nanoseconds = pa.array([1_000, 1_001, 3_000], pa.timestamp("ns"))
     columns = {
         "more": [1.5, 2.5, 3.5],
@@ -262,7 +278,9 @@ def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path) -> No
         "key": pa.array(["a", None, "a"]).dictionary_encode(),
         "at": nanoseconds,
     }
-    pq.write_table(pa.table(columns), inputs / "a", version="2.6")
+    pq.write_table(
+        pa.table(columns), inputs / "a", version="2.6", use_deprecated_int96_timestamps=old
+    )
     read = everything(source(inputs, "parquet"))
     assert read.rows.drop_columns(["at"]).to_pylist() == [
         {"key": "a", "value": 1},
@@ -270,7 +288,7 @@ def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path) -> No
     ]
     [(path, row, why)] = whys(read, inputs)
     assert (path, row) == ("a", 2)
-    assert "would lose data" in why
+    assert ("column 'at' has nanoseconds, as INT96" if old else "would lose data") in why
 
 
 def test_the_columns_of_parquet_are_those_of_its_first_file(inputs: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rekindle.model.errors import InputError, RunError, SourceAwayError
+from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
 from rekindle_spark.connectors import hidden_values, kafka, kafka_options, kafka_ranges
 from rekindle_spark.connectors.decoding import Json
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
@@ -152,6 +152,14 @@ def test_a_record_without_a_timestamp_has_none() -> None:
     assert [row["kafka_value"] for row in rows] == [b"a", b"b"]
 
 
+def test_a_timestamp_beyond_all_microseconds_is_none() -> None:
+    kafka, of_nanoseconds = Kafka("b:9092", ["flights"]), 1_700_000_000_000_000_000
+    records = [Record(1, b"a", stamp=(1, of_nanoseconds)), Record(2, b"b", stamp=(1, 5))]
+    rows, _ = rows_of(kafka, records)
+    assert [row["kafka_timestamp"] is None for row in rows] == [True, False]
+    assert [row["kafka_value"] for row in rows] == [b"a", b"b"]
+
+
 class Fault:
     """An error of the client."""
 
@@ -287,6 +295,36 @@ def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence
         asking.commit({"flights/0": 5})
     assert not isinstance(refused.value, SourceAwayError)
     assert not asking.note.name
+
+
+def test_what_is_logged_of_a_topic_is_known_by_its_id(client: Any) -> None:
+    known: dict[str, Any] = {"flights": "first"}
+
+    def described(name: str) -> Any:
+        found = known.get(name, Fault("UNKNOWN_TOPIC_OR_PART"))
+        if isinstance(found, Fault):
+            raise Refused(found)
+        return SimpleNamespace(topic_id=found)
+
+    client.TopicCollection = list
+    found = source()
+    found._asking = kafka._Asking(found)
+    found._asking._admin = SimpleNamespace(
+        describe_topics=lambda topics, **_: {
+            name: SimpleNamespace(result=lambda name=name: described(name)) for name in topics
+        },
+        poll=lambda _: 0,
+    )
+    found.check_identity("flights/3", "first")
+    with pytest.raises(DataLossError, match="topic flights: was recreated"):
+        found.check_identity("flights/3", "second")
+    for there, text in (
+        (Fault("UNKNOWN_TOPIC_OR_PART"), "is not there now"),
+        (Fault("_TIMED_OUT"), "words of _TIMED_OUT"),
+    ):
+        known["flights"] = there
+        with pytest.raises(SourceAwayError, match=text):
+            found.check_identity("flights/3", "first")
 
 
 @pytest.mark.usefixtures("client")

@@ -99,6 +99,13 @@ def test_a_function_that_fails_is_named_with_its_query(value: Any, text: str) ->
     assert text in str(refused.value)
 
 
+def test_text_that_is_no_utf_8_is_no_value() -> None:
+    text = pa.array([b"\xff"]).view(pa.string())
+    for column in (text, pa.ListArray.from_arrays(pa.array([0, 1]), text)):
+        with pytest.raises(UnicodeDecodeError):
+            json_objects(pa.table({"x": column}))
+
+
 def test_times_that_python_cannot_hold_are_null_and_all_others_as_they_are() -> None:
     late = 253_402_300_800_000_000  # the first moment of year 10000
     moments = pa.array([0, late, None, -62_135_596_800_000_001], pa.timestamp("us"))

@@ -9,6 +9,7 @@ import pytest
 from rekindle_spark.control.executor_membership import (
     DISK_SECONDS_MAX,
     DISK_SECONDS_MIN,
+    DROPPED_KNOWN_MAX,
     HELD_SECONDS_MIN,
     HOST_FAILURES_MAX,
     AvoidedMachines,
@@ -144,6 +145,19 @@ def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as
     assert dropped == [("1", "disconnected")]
     assert membership.pending == {"1": "a"}
     assert membership.silent == set()
+
+
+def test_of_executors_that_were_dropped_the_newest_are_known(cluster: "Cluster") -> None:
+    for number in range(DROPPED_KNOWN_MAX + 1):
+        cluster.membership.drop(str(number), "its host does not start")
+    assert "0" not in cluster.membership.dropped
+    assert list(cluster.membership.dropped) == [str(n + 1) for n in range(DROPPED_KNOWN_MAX)]
+
+
+def test_once_a_loss_is_told_nothing_is_kept_of_the_silence(cluster: "Cluster") -> None:
+    cluster.quiet = {"e3"}
+    assert cluster.go_on(LIMIT + 3) == ["e3"]
+    assert cluster.membership.silent == set()
 
 
 class Cluster:

@@ -14,7 +14,7 @@ import pytest
 
 from rekindle.protocol import Acknowledgement, CheckpointReport, Handshake, StatisticsReport
 from rekindle_spark.control import sidecar_client
-from rekindle_spark.control.sidecar_client import SidecarClient
+from rekindle_spark.control.sidecar_client import UNREADABLE_KNOWN_MAX, SidecarClient
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -150,6 +150,13 @@ def test_the_last_report_is_taken_before_the_client_stops(path: Path) -> None:
         assert not stopping.is_alive()
         assert 1 in server.taken
         server.shutdown()
+
+
+def test_of_directives_that_cannot_be_read_the_newest_are_known(path: Path) -> None:
+    contact = client(path)
+    for sequence in range(UNREADABLE_KNOWN_MAX + 1):
+        contact._read({"sequence": sequence, "order": {"kind": "of a later version"}})
+    assert contact.unreadable == frozenset(range(1, UNREADABLE_KNOWN_MAX + 1))
 
 
 def test_a_client_without_a_sidecar_stops_all_the_same(

@@ -51,6 +51,14 @@ def up_to(last: int) -> Callable[[int, int], bool]:
     return lambda _, epoch: epoch <= last
 
 
+def test_of_an_executor_that_is_lost_nothing_is_held_nor_counted_again() -> None:
+    retained = Retained()
+    retained.add(1, [("a", {ROWS0: (1, 1)}), ("b", {ROWS1: (1, 1)})], [100, 30])
+    retained.lose("a")
+    retained.trim(up_to(1))
+    assert dict(retained.held) == {"b": 0}
+
+
 def test_a_loss_takes_what_was_there_and_suspends_what_is_downstream() -> None:
     progress = running()
     progress.lose(["a"])

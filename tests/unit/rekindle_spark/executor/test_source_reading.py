@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_source import Log
 
-from rekindle.model.errors import StepError
+from rekindle.model.errors import DataLossError, StepError
 from rekindle_spark.executor import partition, source_reading
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
-from rekindle_spark.executor.source_reading import RangesRead, RowsRead
+from rekindle_spark.executor.source_reading import RangesRead, RowsRead, Span
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.pipeline.unbounded_source import RowsAndRejects, SourceTerms
@@ -33,7 +33,7 @@ class Numbers:
         return pa.table({"at": times, "offset": pa.array(offsets, pa.int64())})
 
 
-def numbers_read(spans: list[tuple[str, int, int]], now: float) -> RangesRead:
+def numbers_read(spans: list[Span], now: float) -> RangesRead:
     return source_reading.read(Numbers(), spans, lambda given: given, now)  # type: ignore[arg-type]
 
 
@@ -44,18 +44,37 @@ def numbers_read(spans: list[tuple[str, int, int]], now: float) -> RangesRead:
 def test_each_offset_is_read_by_exactly_one_reader_in_order(
     lengths: list[tuple[int, int]], parallelism: int
 ) -> None:
-    spans = [(f"p{n}", begin, begin + size) for n, (begin, size) in enumerate(lengths)]
-    read: dict[str, list[int]] = {name: [] for name, _, _ in spans}
+    spans = [(f"p{n}", begin, begin + size, f"i{n}") for n, (begin, size) in enumerate(lengths)]
+    read: dict[str, list[int]] = {name: [] for name, *_ in spans}
     for index in range(parallelism):
-        for name, begin, end in source_reading.share(spans, index, parallelism):
+        for name, begin, end, identity in source_reading.share(spans, index, parallelism):
+            assert identity == name.replace("p", "i")
             read[name] += range(begin, end)
     assert {name: sorted(found) for name, found in read.items()} == {
-        name: list(range(begin, end)) for name, begin, end in spans
+        name: list(range(begin, end)) for name, begin, end, _ in spans
     }
 
 
+class Recreated(Numbers):
+    """Its partitions have another identity than before."""
+
+    def check_identity(self, partition: str, identity: str) -> None:
+        if identity != "second":
+            raise DataLossError(where=partition, what=f"is not {identity}", remedy="begin again")
+
+
+def test_rows_of_a_partition_that_was_recreated_are_not_those_that_are_logged() -> None:
+    def numbers(*spans: Span) -> list[int]:
+        found = source_reading.read(Recreated(), spans, lambda given: given, 0.0)  # type: ignore[arg-type]
+        return list(found.rows["offset"].to_pylist())
+
+    assert numbers(("a", 0, 4, "second"), ("a", 4, 6, ""), ("b", 5, 5, "first")) == [0, 2, 4]
+    with pytest.raises(DataLossError, match="b: is not first"):
+        numbers(("a", 0, 4, "second"), ("b", 0, 4, "first"))
+
+
 def test_what_was_read_says_how_late_it_is_and_how_large() -> None:
-    spans = [("a", 0, 10), ("b", 100, 120), ("c", 5, 5)]
+    spans = [("a", 0, 10, ""), ("b", 100, 120, ""), ("c", 5, 5, "")]
     reading = numbers_read(spans, now=0.0)
     found = reading.read
     assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
@@ -75,7 +94,7 @@ def test_what_was_read_says_how_late_it_is_and_how_large() -> None:
 def test_rows_too_far_ahead_of_the_clock_are_read_and_do_not_count_for_the_greatest_time(
     now: float, greatest: int | None, ahead: int
 ) -> None:
-    reading = numbers_read([("a", 0, 10)], now)
+    reading = numbers_read([("a", 0, 10, "")], now)
     assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
     found = None if greatest is None else greatest * 1_000_000
     assert reading.read == {"a": RowsRead(found, 10, reading.rows.nbytes, ahead)}
@@ -101,7 +120,7 @@ def run(*, dead_letters: bool, letters_max: int = 10, readers: bool = False) -> 
     rows = pipeline.source("one", Doubtful({"p": 10}), dead_letters=dead_letters)
     rows.sink("out")
     tolerance = Tolerance(1, letters_max)
-    work = PartitionWork(0, 1, 7, spans=(("p", 0, 10),), tolerance=tolerance)
+    work = PartitionWork(0, 1, 7, spans=(("p", 0, 10, ""),), tolerance=tolerance)
     work = replace(work, readers=frozenset() if readers else None)
     built = program.build(pipeline)
     return partition.run(built, work, partition.initial(built.chains[0]), [])

@@ -55,6 +55,15 @@ def compute(application: Any, statistics: CostStatistics, epoch: int, cpu_second
     statistics.add(SimpleNamespace(cpu=cpu, rows_by_partition={0: 10}))
 
 
+def test_a_late_reading_of_an_executor_that_has_gone_is_not_kept() -> None:
+    statistics = CostStatistics(running())
+    statistics.forget("lost")
+    late = {"lost": {"processes": 3.0, "work": {"0": 1.0}}}
+    statistics.add(SimpleNamespace(cpu=late, rows_by_partition={}))
+    statistics.costs.close({0: "a"}, 1010.0)
+    assert "lost" not in {**statistics.costs.first, **statistics.costs.newest}
+
+
 def test_epochs_that_a_silent_loss_holds_up_do_not_make_partitions_look_cheap() -> None:
     application = running()
     statistics = CostStatistics(application)

@@ -29,7 +29,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, RunningJob]:
         removed=removed,
         readers=SimpleNamespace(end=lambda _: []),
         links=SimpleNamespace(failing={}),
-        machines={},
+        machines=set(),
         progress=None,
     )
     monkeypatch.setattr(job_results, "judge", lambda *_: Result(True, 0.0))

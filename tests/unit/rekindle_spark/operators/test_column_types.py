@@ -46,6 +46,39 @@ def test_layouts_inside_of_others_are_plain_too() -> None:
     assert column_types.column(pa.chunked_array([array]), kind).to_pylist() == array.to_pylist()
 
 
+VIEWS = pa.array([[1, 2], None, [], [3], [4], None], pa.list_view(pa.int8()))
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([2, 6], pa.int32()), pa.array([7, None]))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.ListArray.from_arrays(pa.array([0, 2, 2, 6]), VIEWS),
+        pa.array(
+            [[[1], None], None, [], [[2, 3], None]], pa.list_view(pa.large_list_view(pa.int8()))
+        ),
+        pa.FixedSizeListArray.from_arrays(VIEWS, 2),
+        pa.array([[[1], None], None, [[2, 3], []]], pa.list_(pa.list_view(pa.int8()), 2)),
+        pa.StructArray.from_arrays([VIEWS, RUNS], ["a", "b"]),
+        pa.array([{"a": [1]}, None, {"a": None}], pa.struct([("a", pa.list_view(pa.int8()))])),
+        pa.ListArray.from_arrays(pa.array([0, 1, 6]), RUNS),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_views_of_lists_and_runs_inside_of_others_have_the_same_values(array: pa.Array) -> None:
+    for some in (array, array[1:], array[:0]):
+        found = column_types.column(pa.chunked_array([some]), column_types.plain(array.type))
+        found.validate(full=True)
+        assert found.to_pylist() == some.to_pylist()
+
+
+def test_views_inside_of_a_map_are_told() -> None:
+    maps = pa.array([[("a", [1]), ("b", None)]], pa.map_(pa.string(), pa.list_view(pa.int8())))
+    plain = column_types.plain(maps.type)
+    with pytest.raises(pa.ArrowInvalid):
+        column_types.column(pa.chunked_array([maps]), plain)
+
+
 @pytest.mark.parametrize("kind", [pa.list_view(pa.int8()), pa.large_list_view(pa.int8())])
 def test_views_of_lists_are_lists(kind: pa.DataType) -> None:
     lists = [[1], [], None, [2, 3], None]

@@ -1,7 +1,7 @@
 """Columns as rows of Python values and back: what fits a type, and what comes back the same."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -94,6 +94,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMED_MAP = pa.map_(pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64()))
 # What Arrow would cut, leave out or make infinite, and what is as it was given.
 OTHERS = [
+    (pa.float16(), 2049),
+    (pa.time64("us"), time(1, tzinfo=UTC)),
+    (pa.time32("s"), 86_400),
+    (pa.time64("us"), -1),
+    (pa.date64(), 5),
     (pa.list_(pa.int64()), [1.5]),
     (pa.list_(pa.int64()), [True]),
     (pa.list_(pa.list_(pa.int8())), [[1], [2.5]]),
@@ -151,7 +156,9 @@ SAME = [
 
 @pytest.mark.parametrize(("kind", "value"), OTHERS, ids=str)
 def test_a_value_that_would_become_another_one_is_refused(kind: pa.DataType, value: Any) -> None:
-    with pytest.raises((TypeError, pa.ArrowInvalid), match=r"found|got bool"):
+    with pytest.raises(
+        (TypeError, pa.ArrowInvalid), match=r"found|got bool|acceptable|whole number of days"
+    ):
         python_rows.typed([None, value], kind)
 
 

@@ -1,5 +1,6 @@
 """Output files: not in the store before all are put there, the same when written again."""
 
+import decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +47,30 @@ def test_each_file_and_then_each_folder_is_put_on_disk_once(store: Path) -> None
         write(store)
     assert [path.parent.name for path in flushed[:3]] == ["delays", "delays", "routes"]
     assert flushed[3:] == [store / "outputs" / "delays", store / "outputs" / "routes"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([b"a", b"\xff"]).view(pa.string()),
+        pa.array([0, 5]).view(pa.date64()),
+        pa.array([0, 86_400], pa.int32()).view(pa.time32("s")),
+        pa.array([0, -1]).view(pa.time64("us")),
+        pa.array([decimal.Decimal(1), decimal.Decimal(100)], pa.decimal128(3)).view(
+            pa.decimal128(2)
+        ),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_a_value_that_is_none_of_its_type_is_told_with_its_column(
+    store: Path, values: pa.Array
+) -> None:
+    outputs = SinkFiles(store_files.at(store))
+    table = pa.table({"n": [1, 2], "x": values})
+    with pytest.raises(StepError, match=r"query delays, column 'x'.*none of type"):
+        outputs.write("delays", "0-1.parquet", table)
+    outputs.write("delays.dead-letters", "0-1.parquet", table)
+    outputs.write("delays", "0-1.parquet", table[:1])
 
 
 def test_files_that_are_written_again_are_the_same_files(store: Path) -> None:

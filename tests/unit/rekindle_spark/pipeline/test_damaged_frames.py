@@ -9,7 +9,9 @@ import pytest
 
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.control.control_loop import ControlLoop
+from rekindle_spark.control.executor_membership import ExecutorLoss, HostFailures
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.jobs.link_health import Links
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_testing.runtime_builders import UnreadSource
@@ -70,6 +72,23 @@ def test_a_damaged_frame_is_read_once_more_and_then_made_again(control: Any) -> 
     assert ROWS not in application.progress.placed
     assert application.progress.resident == {COUNTS: "b"}
     assert control.reports.relapses == {"a": 1}
+
+
+def test_damage_of_what_nobody_keeps_any_more_is_forgotten(control: Any) -> None:
+    control._make_again({(ROWS, 5)})
+    application = control.application
+    application.progress.retained.trim(lambda _, epoch: epoch <= 5)
+    control._make_again({(ROWS, 6)})
+    assert control.damaged_frames == {(ROWS, 6)}
+
+
+def test_of_an_executor_that_has_gone_no_relapse_is_kept(control: Any) -> None:
+    control._make_again({(ROWS, 6)})
+    control._make_again({(ROWS, 6)})
+    control.host_failures, control.application.links = HostFailures(), Links()
+    control.application.warm, control.reports.suspected = {"a"}, set()
+    control._lose(ExecutorLoss({"a": "127.0.0.2"}, frozenset()))
+    assert control.reports.relapses == {}
 
 
 def test_damage_on_the_way_costs_no_state(control: Any) -> None:

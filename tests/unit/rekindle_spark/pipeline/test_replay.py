@@ -115,7 +115,9 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(file: str) -> N
     [
         *(({"path": path}, f"Replay: path: is {path!r}; name") for path in (None, 5, "", math.nan)),
         ({"path": "."}, "source file .: is a folder; name one Parquet file"),
-        ({"path": "x" * 5_000}, "is not there; check the path"),
+        ({"path": "x" * 5_000}, "is not there; begin the path at Path(__file__).parent"),
+        ({"path": "https://a.org/x.parquet"}, "is an address; copy it to where all nodes have it"),
+        ({"path": "/" + "x" * 5_000}, "is not there; check the path, or make the file first"),
         ({"event_time": None}, "event_time: there is no column None; name one of: at"),
         ({"columns": 5}, "columns: is 5, not a list; give a list of columns"),
         ({"columns": "name"}, "columns: is 'name', not a list; write ['name']"),

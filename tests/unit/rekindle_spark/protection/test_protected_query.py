@@ -32,20 +32,38 @@ def looked(query: ProtectedQuery, progress: dict[str, Any], **status: Any) -> bo
     query.query.progress = progress
     query.query.message = status.get("message", "Processing new data")
     query.query.has_data = status.get("has_data", True)
-    query.look({}, 1.0)
+    query.look(lambda _: None, 1.0)
     return query.is_caught_up
 
 
 def settle(query: ProtectedQuery) -> None:
     if query._work is not None:
         wait([query._work])
-    query.look({}, 1.0)
+    query.look(lambda _: None, 1.0)
 
 
 def test_where_the_source_knows_its_newest_offset_that_decides() -> None:
     query = begun(Stream("q", "r1"))
     assert not looked(query, batch(1, 0.1, offsets=(5, 9)))
     assert looked(query, batch(2, 60.0, offsets=(9, 9)))
+
+
+def test_spark_is_asked_for_the_status_only_where_offsets_leave_a_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    status: Any = Stream.status
+
+    def noted(stream: Stream) -> Any:
+        asked.append(stream.runId)
+        return status.fget(stream)
+
+    monkeypatch.setattr(Stream, "status", property(noted))
+    query = begun(Stream("q", "r1"))
+    assert looked(query, batch(1, 0.1, offsets=(9, 9)))
+    assert not asked
+    assert not looked(query, batch(2, 0.1, offsets=(9, 12)))
+    assert asked == ["r1"]
 
 
 def test_a_large_last_batch_and_nothing_after_it_is_no_backlog() -> None:
@@ -148,7 +166,7 @@ def test_who_starts_a_query_whose_start_function_raised_has_it_protected_again(
 ) -> None:
     query, _ = failing(100)
     start_again(query, pool)
-    query.look({"q": Stream("q", "r99")}, 1.0)
+    query.look({"q": Stream("q", "r99")}.get, 1.0)
     assert (query.run_id, query.ended, query.is_running) == ("r99", None, True)
     query.raise_failure()
 
@@ -186,9 +204,9 @@ def test_batches_of_a_query_that_is_started_again_are_limited_by_its_fastest_bat
     looked(query, batch(4, 0.1))
     start_again(query, pool)
     assert limits == [BatchLimit(None), BatchLimit(20 * 600)]
-    query.look({}, 1.0)
+    query.look(lambda _: None, 1.0)
     query.query.is_active = False
-    query.look({"q": Stream("q", "r99")}, 1.0)
+    query.look({"q": Stream("q", "r99")}.get, 1.0)
     assert query.limit == BatchLimit(None), "who starts it elsewhere limits nothing"
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from streaming_world import Job, Spark, Stream, batch
 
 from rekindle.model.errors import FencedError, InputError, RunError
 from rekindle_spark.protection import protected_query, protection
+from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection import Protection, protect
+from rekindle_spark.protection.spark_view import RunTimes
 
 NAMES = ("orders", "stock", "clicks")
 NODES = [(str(number), f"n{number}", 1) for number in range(1, 5)]
@@ -28,6 +31,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.setattr(protection, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(protection, "MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(protection, "STEADY_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(protected_query, "PYTHON_SECONDS", 0.0)
     monkeypatch.setattr(protected_query, "START_REST_SECONDS", (0.0, 0.0))
     made = Spark()
@@ -57,6 +61,44 @@ def lose_nodes(spark: Spark, protected: Protection) -> frozenset[str]:
     wait_until(lambda: protected.running == protected._state.wanted)
     assert "orders" in protected.running
     return frozenset(NAMES) - protected.running
+
+
+def test_after_one_loss_upon_another_the_most_important_query_goes_on(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(protection, "MEASURE_SECONDS", float("inf"))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policy:\n  cpu_cap: 0.6\n")
+    starts = {name: spark.start(name) for name in NAMES}
+    made = protect(spark, starts, priorities={"orders": 9}, settings=settings, alone=True)
+    with made:
+        reports: Any = made._guidance.reports  # type: ignore[union-attr]
+        reports.measure(dict.fromkeys(NAMES, 85.0))
+        looks = reports.sequence
+        wait_until(lambda: reports.sequence > looks + 10 and bool(made._state.nodes))
+        spark.context.executors = NODES[:3]
+        wait_until(lambda: made._state.losses == 1 and len(made._state.wanted) == 2)
+        spark.context.executors = NODES[:1]
+        wait_until(lambda: made._state.losses == 2 and len(made._state.wanted) == 1)
+        assert made._state.wanted == {"orders"}
+
+
+def test_the_most_important_query_goes_on_though_it_takes_all_and_is_behind(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(protection, "MEASURE_SECONDS", float("inf"))
+    monkeypatch.setattr(protection, "CHECKPOINT_SECONDS", float("inf"))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policy:\n  cpu_cap: 0.6\n  catch_up_seconds: 1\n")
+    starts = {name: spark.start(name) for name in NAMES}
+    made = protect(spark, starts, priorities={"orders": 9}, settings=settings, alone=True)
+    with made:
+        reports: Any = made._guidance.reports  # type: ignore[union-attr]
+        reports.measure({"orders": 85.0, "stock": 50.0, "clicks": 50.0})
+        wait_until(lambda: reports.checkpoint and time.time() - reports.checkpoint.at > 0.5)
+        spark.context.executors = NODES[:1]
+        wait_until(lambda: made._state.losses == 1 and len(made._state.wanted) == 1)
+        assert made._state.wanted == {"orders"}
 
 
 def test_when_spark_is_stopped_waiting_ends_with_an_error(
@@ -162,6 +204,82 @@ def test_run_times_that_cannot_be_read_are_no_figure_and_no_failure(
     spark.context.executors = NODES[:3]
     wait_until(lambda: protected._state.losses == 1)
     assert protected.loads == {}
+
+
+@pytest.fixture
+def looks(protected: Protection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which queries are looked at, from when all have caught up and are looked at once an hour."""
+    found: list[str] = []
+    look = ProtectedQuery.look
+
+    def noted(one: ProtectedQuery, *arguments: Any) -> None:
+        found.append(one.name)
+        look(one, *arguments)
+
+    wait_until(lambda: all(one.is_settled for one in protected._protected))
+    monkeypatch.setattr(protection, "STEADY_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(ProtectedQuery, "look", noted)
+    let_turns_pass(protected)
+    found.clear()
+    return found
+
+
+def let_turns_pass(protected: Protection) -> None:
+    """Until the loop has gone round some times more."""
+    reports: Any = protected._guidance.reports  # type: ignore[union-attr]
+    sequence = reports.sequence
+    wait_until(lambda: reports.sequence > sequence + 5)
+
+
+def test_queries_that_have_caught_up_are_looked_at_now_and_then(
+    protected: Protection, looks: list[str]
+) -> None:
+    let_turns_pass(protected)
+    assert not looks
+    protected._protected[0].looked_at -= 7_200.0
+    let_turns_pass(protected)
+    assert looks == ["orders"]
+
+
+def test_a_query_that_ends_is_noticed_by_the_number_that_run(
+    spark: Spark, protected: Protection, looks: list[str]
+) -> None:
+    newest(spark, "clicks").is_active = False
+    wait_until(lambda: "clicks" in protected.ended)
+    let_turns_pass(protected)
+    assert looks == list(NAMES), "and then all are left alone"
+
+
+def test_after_a_loss_queries_are_looked_at_each_time(
+    spark: Spark, protected: Protection, looks: list[str]
+) -> None:
+    lose_nodes(spark, protected)
+    let_turns_pass(protected)
+    looks.clear()
+    let_turns_pass(protected)
+    assert all(looks.count(name) > 3 for name in NAMES)
+
+
+def test_costs_are_measured_less_often_the_longer_they_are_steady(
+    protected: Protection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: Any = protected._guidance.reports  # type: ignore[union-attr]
+    protected._stopping.set()
+    protected._thread.join()
+    monkeypatch.setattr(protection, "MEASURE_SECONDS", 10.0)
+    monkeypatch.setattr(RunTimes, "loads", lambda *_: dict.fromkeys(NAMES, 10.0))
+    protected._measured_at = float("-inf")
+
+    def measured_at(start: int, end: int, count: int) -> list[int]:
+        found = []
+        for second in range(start, end):
+            protected._measure(reports, list(protected._protected[:count]), float(second))
+            if protected._measured_at == second:
+                found.append(second)
+        return found
+
+    assert measured_at(0, 240, 3) == [0, 15, 38, 72, 123, 183]
+    assert measured_at(240, 271, 2) == [240, 250, 260, 270], "one of them is behind"
 
 
 def test_a_start_function_that_needs_too_much_is_refused_before_anything_is_started(

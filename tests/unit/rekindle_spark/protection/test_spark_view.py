@@ -1,6 +1,7 @@
 """Hosts and their incarnations, and what queries take of them, from Spark's status."""
 
 import pytest
+from py4j.protocol import Py4JError
 from streaming_world import Context, Job
 
 from rekindle_spark.protection.spark_view import RunTimes, SparkView
@@ -34,6 +35,42 @@ def test_a_host_that_was_away_for_a_look_is_another() -> None:
     assert view.nodes()["n1"].incarnation != first.incarnation
 
 
+def test_spark_lists_executors_again_only_once_they_are_others() -> None:
+    context = Context([("1", "n1", 1), ("2", "n2", 1)])
+    view = SparkView(context)
+    first = view.nodes()
+    assert [view.nodes() for _ in range(3)] == [first] * 3
+    assert context.lists == 1
+    context.executors = context.executors[:1]
+    assert view.nodes().keys() == {"n1"}
+    assert context.lists == 2
+
+
+def test_a_loss_that_the_status_of_spark_tells_late_is_seen_once_it_does() -> None:
+    context = Context([("1", "n1", 1), ("2", "n2", 1)])
+    view = SparkView(context)
+    view.nodes()
+    context.late, context.executors = context.executors, context.executors[:1]
+    assert view.nodes().keys() == {"n1", "n2"}
+    context.late = None
+    assert view.nodes().keys() == {"n1"}
+
+
+def test_executors_are_listed_each_time_where_the_scheduler_does_not_name_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = Context([("1", "n1", 1), ("2", "n2", 1)])
+    monkeypatch.setattr(Context, "getExecutorIds", property(_not_there))
+    view = SparkView(context)
+    view.nodes()
+    context.executors = context.executors[:1]
+    assert view.nodes().keys() == {"n1"}
+
+
+def _not_there(_: Context) -> None:
+    raise Py4JError("Method getExecutorIds([]) does not exist")
+
+
 def test_executors_are_replaced_only_where_the_host_is_the_one_that_was_meant() -> None:
     context = Context([("1", "n1", 1), ("2", "n2", 1)])
     view = SparkView(context)
@@ -46,7 +83,7 @@ def test_executors_are_replaced_only_where_the_host_is_the_one_that_was_meant() 
 def test_a_batch_that_takes_most_of_a_long_interval_costs_what_it_takes() -> None:
     """Batches of 30 s on one core, once a minute: half a core in every window, and no zeros."""
     context = Context()
-    times = RunTimes(context)
+    times = RunTimes(context, str)
     found = []
     for second in range(0, 600, 10):
         for number in range(second // 60 + 1):
@@ -59,7 +96,7 @@ def test_a_batch_that_takes_most_of_a_long_interval_costs_what_it_takes() -> Non
 
 def test_a_job_that_runs_over_the_end_of_a_window_counts_with_all_that_it_takes() -> None:
     context = Context(jobs={0: Job("r1", 1_000, 500)})
-    times = RunTimes(context)
+    times = RunTimes(context, str)
     times.loads(RUNS, {"orders": 0.0})
     context.jobs[1] = Job("r1", None, 0)
     assert times.loads(RUNS, {"orders": 0.0}) == {}, "no job has ended since"
@@ -69,7 +106,7 @@ def test_a_job_that_runs_over_the_end_of_a_window_counts_with_all_that_it_takes(
 
 def test_a_job_that_runs_beside_a_later_one_counts_once_it_has_ended() -> None:
     context = Context(jobs={0: Job("r1", 0, 0)})
-    times = RunTimes(context)
+    times = RunTimes(context, str)
     times.loads(RUNS, {"orders": 0.0})
     context.jobs |= {1: Job("r1", None, 0), 2: Job("r1", 10_000, 1_000)}
     assert times.loads(RUNS, {"orders": 0.0}) == {"orders": 10.0}
@@ -79,7 +116,7 @@ def test_a_job_that_runs_beside_a_later_one_counts_once_it_has_ended() -> None:
 
 def test_of_many_jobs_some_are_looked_at_and_the_others_count_as_these() -> None:
     context = Context(jobs={0: Job("r1", 0, 0)})
-    times = RunTimes(context)
+    times = RunTimes(context, str)
     times.loads(RUNS, {"orders": 1.0})
     context.jobs |= {number: Job("r1", 1_000 * number, 200) for number in range(1, 11)}
     assert times.loads(RUNS, {"orders": 1.0}) == {"orders": pytest.approx(20.0)}
@@ -87,15 +124,24 @@ def test_of_many_jobs_some_are_looked_at_and_the_others_count_as_these() -> None
 
 def test_a_stage_that_spark_has_forgotten_is_no_error() -> None:
     context = Context(jobs={0: Job("r1", 0, 0)}, forgotten={1})
-    times = RunTimes(context)
+    times = RunTimes(context, str)
     times.loads(RUNS, {"orders": 1.0})
     context.jobs |= {1: Job("r1", 5_000, 9_000), 2: Job("r1", 10_000, 1_000)}
     assert times.loads(RUNS, {"orders": 1.0}) == {"orders": 10.0}
 
 
+def test_of_jobs_that_spark_has_forgotten_none_makes_a_query_look_cheap() -> None:
+    """A job of half a second each second; Spark keeps ten of them, and twenty have come."""
+    context = Context(jobs={0: Job("r1", 0, 500)})
+    times = RunTimes(context, str)
+    times.loads(RUNS, {"orders": 1.0})
+    context.jobs = {number: Job("r1", 1_000 * number, 500) for number in range(11, 21)}
+    assert times.loads(RUNS, {"orders": 1.0}) == {"orders": 50.0}
+
+
 def test_one_query_begins_again_and_the_others_go_on() -> None:
     context = Context(jobs={0: Job("r1", 0, 0), 1: Job("r2", 0, 0)})
-    times, runs = RunTimes(context), {"orders": "r1", "stock": "r2"}
+    times, runs = RunTimes(context, str), {"orders": "r1", "stock": "r2"}
     seconds = dict.fromkeys(runs, 1.0)
     times.loads(runs, seconds)
     times.forget(["r1"])

@@ -1,19 +1,22 @@
 """Records of a fenced driver that reach the store late: they count for nobody, and stop nobody."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from file_stories import (
+    Call,
     a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count,
     checkpoint,
     commit,
     delayed,
+    late_removals_of_a_fenced_driver_remove_nothing_that_counts,
     opened,
+    postponed,
 )
 
-from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, FencedError
 from rekindle_spark.output import output_commit
 from rekindle_spark.store import commit_summary
@@ -39,6 +42,10 @@ def test_a_late_checkpoint_does_not_count(tmp_path: Path) -> None:
     a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(str(tmp_path))
 
 
+def test_late_removals_of_a_fenced_driver_remove_nothing_that_counts(tmp_path: Path) -> None:
+    late_removals_of_a_fenced_driver_remove_nothing_that_counts(str(tmp_path))
+
+
 def test_a_checkpoint_that_came_before_the_seal_counts_for_all_later_drivers(
     tmp_path: Path,
 ) -> None:
@@ -53,19 +60,18 @@ def test_a_checkpoint_that_came_before_the_seal_counts_for_all_later_drivers(
         assert seal["checkpoints"] == [5]
 
 
-def test_a_late_checkpoint_that_was_removed_does_not_count_when_it_comes_again(
-    tmp_path: Path,
-) -> None:
+def test_a_late_checkpoint_counts_for_no_later_driver(tmp_path: Path) -> None:
     older = opened(str(tmp_path), 6)
     name, data = late(older, 5, checkpoint(5, "A", 3, 4, 5))
-    for generation in (2, 3, 4):
+    CheckpointStore(tmp_path).open(2.0)
+    older.files.create(name, data)
+    for generation in (3, 4, 5):
         store = CheckpointStore(tmp_path)
         assert store.open(float(generation)).checkpoint is None
-        store.files.create(name, data)
         assert store.read().checkpoint is None
 
 
-def test_a_late_checkpoint_is_in_nobodys_way_and_keeps_no_older_one_alive(tmp_path: Path) -> None:
+def test_a_late_checkpoint_is_passed_over_and_keeps_no_older_one_alive(tmp_path: Path) -> None:
     older = opened(str(tmp_path), 9)
     older.begin_checkpoint(2)
     older.complete_checkpoint(2, checkpoint(2, "A"))
@@ -75,13 +81,17 @@ def test_a_late_checkpoint_is_in_nobodys_way_and_keeps_no_older_one_alive(tmp_pa
     newer.open(2.0)
     newer.files.create(name, data)
     newer.files.create("checkpoints/7.json", other)
-    for epoch in (5, 6):  # the first of these bears the number of a late one
+    made = []
+    for epoch in (5, 6, 8):  # the first of these bears the number of a late one
         newer.begin_checkpoint(epoch)
-        newer.complete_checkpoint(epoch, checkpoint(epoch, "B"))
-    found = {path.name: path for path in (tmp_path / "checkpoints").glob("*.json")}
-    assert sorted(found) == ["5.json", "6.json"]
-    record = record_format.decode("checkpoint", found["5.json"].read_bytes(), "5.json")
-    assert (record["generation"], record["published"]) == (2, None)
+        made.append(newer.complete_checkpoint(epoch, checkpoint(epoch, "B")))
+    assert made == [False, True, True]
+    found = [path.name for path in (tmp_path / "checkpoints").glob("*.json")]
+    assert sorted(found) == ["6.json", "7.json", "8.json"]
+    newer.begin_checkpoint(9)
+    newer.complete_checkpoint(9, checkpoint(9, "B"))
+    found = [path.name for path in (tmp_path / "checkpoints").glob("*.json")]
+    assert sorted(found) == ["8.json", "9.json"]
 
 
 def test_of_two_drivers_the_older_one_makes_no_way_for_its_checkpoint(
@@ -184,7 +194,7 @@ def test_a_branch_that_comes_after_a_savepoint_has_joined_the_others_stops_no_st
     name, data = late_branch(older, "late")
     newer = CheckpointStore(tmp_path)
     newer.open(2.0)
-    newer.join_branches()
+    newer.join_branches(2.0)
     newer.files.create(name, data)
     assert name == "branches/3.json"
     assert store_integrity.check(newer.files).damages == []
@@ -198,9 +208,42 @@ def test_a_branch_that_comes_after_a_savepoint_has_joined_the_others_stops_no_st
     fourth.log_branch(branch("four"))
     assert left_out(tmp_path) == ["one", "two", "three", "four"]
     assert store_integrity.check(fourth.files).damages == []
-    (tmp_path / "branches/4.json").unlink()  # that of "three"
-    with pytest.raises(DamagedError, match=r"branches/4\.json: is not there"):
+    (tmp_path / "branches/6.json").unlink()  # that of "three"
+    with pytest.raises(DamagedError, match=r"branches/6\.json: is not there"):
         CheckpointStore(tmp_path).read()
+
+
+def test_a_driver_that_is_replaced_while_it_joins_branches_removes_none_of_the_next_one(
+    tmp_path: Path,
+) -> None:
+    older = opened(str(tmp_path), 1)
+    older.log_branch(branch("first"))
+    older.log_branch(branch("second"))
+    replaced, newest = CheckpointStore(tmp_path), CheckpointStore(tmp_path)
+    replaced.open(2.0)
+    calls = list[Call]()
+    replaced.files = postponed(replaced.files, calls, "remove", "create")
+    replaced.join_branches(2.0)
+    assert [one["step"] for one in newest.open(3.0).branches] == ["first", "second"]
+    newest.join_branches(3.0)
+    newest.log_branch(branch("own"))
+    for call in calls:
+        with suppress(FileExistsError):
+            call()
+    assert left_out(tmp_path) == ["own"]
+    assert store_integrity.check(newest.files).damages == []
+
+
+def test_an_input_that_a_newer_driver_has_fixed_fences_one_that_does_not_see_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(str(tmp_path), 1)
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    newer.log_offsets(2, {"offsets": {"rows": [1, 2]}})
+    monkeypatch.setattr(older, "check_generation", lambda: None)  # as a folder may hide it
+    with pytest.raises(FencedError, match=r"offsets/2\.json is there already"):
+        older.log_offsets(2, {"offsets": {"rows": [1, 9]}})
 
 
 def test_which_branches_count_is_known_from_the_fold_of_a_checkpoint_as_well(

@@ -1,0 +1,320 @@
+"""Scenarios of Structured Streaming: the same loss with Rekindle and without, and their ratio.
+
+    with Rekindle ─► cluster ─► applications ─► eight of ten nodes lost ─► back ─► outages ┐ ratio,
+    without       ─► cluster ─► the same                                ─► back ─► outages ┘ bar
+
+`applications` and `displacement` have six unchanged SparkApplications, under a policy that recovers
+whole applications. `protected-queries` has one application, whose queries are protected by one
+import. `file_streams` says how long each stream was unavailable.
+"""
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from rekindle.model.errors import RunError
+from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
+from scenarios import file_streams, incident_checks
+from scenarios.cloud_autoscaler import Autoscaler
+from scenarios.deployment import EXECUTOR, NAMESPACE, Site
+from scenarios.file_streams import FileStream, StreamWriter
+from scenarios.flights_application import EXAMPLE_IMAGE, EXAMPLE_NAME, EXAMPLES, ROLE, SHARED
+from scenarios.pod_logs import PodLogs
+from scenarios.run_recorder import RunRecorder
+from scenarios.scenario_run import ClusterRun
+
+VERSION: Final = 1  # of applications.json, and of figures.json
+NODES, NODES_MIN, NODES_MAX = 10, 4, 100
+LOST_SHARE = 0.8
+DRIVERS = 3
+# Two executors of an application to a node.
+NODE = replace(EXECUTOR, memory_mib=2_048)
+EXECUTOR_CPU = "140m"
+EXECUTORS_PER_NODE = 2
+PROGRAM = Path(__file__).with_name("stream_program.py")
+WARM_SECONDS, BATCHES_WARM = 60.0, 3
+SEED = 1
+PLURAL = "sparkapplications"
+WITH, WITHOUT = "with-rekindle", "without-rekindle"
+RATIO = "weighted unavailability with Rekindle over without"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What runs: `groups` are SparkApplications (name -> the priorities of its queries), with so
+    many `executors` each. `protected`: with Rekindle queries are protected by their program."""
+
+    groups: Mapping[str, Mapping[str, int]]
+    executors: int
+    protected: bool = False
+
+    @property
+    def priorities(self) -> dict[str, int]:
+        """Of all queries, by name."""
+        return {name: rank for group in self.groups.values() for name, rank in group.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationScenario:
+    """`load` makes what runs on a number of nodes; `ratio_max` is the bar."""
+
+    lost: str
+    load: Callable[[int], Load]
+    ratio_max: float
+    class_spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+def six_applications(nodes: int) -> Load:
+    """Six of them, on nine tenths of the room that there is."""
+    groups = {f"stream-{rank}": {f"stream-{rank}": rank} for rank in (10, 8, 5, 3, 2, 1)}
+    room = EXECUTORS_PER_NODE * nodes
+    return Load(groups, max(1, room * 9 // 10 // len(groups)))
+
+
+def fifteen_queries(nodes: int) -> Load:
+    """One application, with an executor on each node."""
+    queries = {f"query-{number:02}": 1 + number % 10 for number in range(15)}
+    return Load({"queries": queries}, nodes, protected=True)
+
+
+SCENARIOS: Final[Mapping[str, ApplicationScenario]] = {
+    "applications": ApplicationScenario(
+        "Eight of ten executors' nodes of six unchanged Structured Streaming applications",
+        six_applications,
+        ratio_max=0.5,
+    ),
+    "displacement": ApplicationScenario(
+        "The same, where less important applications make room",
+        six_applications,
+        ratio_max=0.35,
+        class_spec={"displacement": "LessImportant"},
+    ),
+    "protected-queries": ApplicationScenario(
+        "Eight of ten executors' nodes of one application with 15 protected queries",
+        fifteen_queries,
+        ratio_max=0.5,
+    ),
+}
+
+
+def perform(name: str, directory: Path, nodes: int = NODES) -> float:
+    """Run a scenario with Rekindle, then without; the ratio of their weighted unavailabilities.
+
+    Writes applications.json and figures.json into an empty folder. Raises `RunError` when something
+    that it asserts is not true.
+    """
+    scenario = SCENARIOS[name]
+    found: dict[str, Object] = {}
+    for way in (WITH, WITHOUT):
+        folder = directory / way
+        folder.mkdir()
+        found[way] = _Run(scenario, scenario.load(nodes), folder, nodes, way == WITH).perform()
+        _save(directory / "applications.json", {"nodes": nodes, "runs": found})
+    told = figures(scenario, found)
+    _save(directory / "figures.json", {"figures": told})
+    return float(told[RATIO]["value"])
+
+
+def figures(scenario: ApplicationScenario, runs: Mapping[str, Object]) -> dict[str, Object]:
+    """The ratio with its bar, and both of its parts in seconds."""
+    ours, theirs = (float(runs[way]["weighted_unavailable_seconds"]) for way in (WITH, WITHOUT))
+    if not theirs:
+        raise RunError(
+            where="the scenario",
+            what="without Rekindle no stream was unavailable, so there is no ratio",
+            remedy="see applications.json; the machine may have too much room for this load",
+        )
+    return {
+        RATIO: {"value": round(ours / theirs, 3), "unit": "", "bar": scenario.ratio_max},
+        f"weighted unavailability {WITH}": {"value": round(ours, 1), "unit": "s", "bar": None},
+        f"weighted unavailability {WITHOUT}": {"value": round(theirs, 1), "unit": "s", "bar": None},
+    }
+
+
+def application(name: str, load: Load, image: str, *, protect: bool) -> Object:
+    """The SparkApplication of a group: that of the example, with another program and other sizes.
+    Without `protect` nothing in it is Rekindle's."""
+    text = (EXAMPLES / "kubeflow.yaml").read_text(encoding="utf-8")
+    body: Object = yaml.safe_load(text.replace(EXAMPLE_NAME, name).replace(EXAMPLE_IMAGE, image))
+    spec = body["spec"]
+    queries = [f"{query}={rank}" for query, rank in load.groups[name].items()]
+    spec["mainApplicationFile"] = f"local://{SHARED / 'program' / PROGRAM.name}"
+    spec["arguments"] = [str(SHARED), *queries, *(["--protect"] if protect else [])]
+    spec["imagePullPolicy"] = "Never"
+    spec["volumes"] = [one for one in spec["volumes"] if "configMap" not in one]
+    for role in ("driver", "executor"):
+        own = spec[role] = {**spec[role], "nodeSelector": {ROLE: role}}
+        own["volumeMounts"] = [one for one in own["volumeMounts"] if one["name"] != "pipeline"]
+    spec["driver"] |= {"coreRequest": "200m", "memory": "512m", "memoryOverhead": "384m"}
+    spec["executor"] |= {
+        "instances": load.executors,
+        "cores": 1,
+        "coreRequest": EXECUTOR_CPU,
+        "coreLimit": EXECUTOR_CPU,
+        "memory": "480m",
+        "memoryOverhead": "300m",
+        "javaOptions": " ".join(SMALL_NODE_OPTIONS),
+    }
+    # Executors of one application may share a node, as most do.
+    del spec["executor"]["affinity"]
+    if protect:
+        spec["executor"]["labels"] = {"rekindle.dev/executor": "true"}
+    else:
+        del spec["driver"]["labels"]
+    return body
+
+
+def policy_spec(load: Load) -> Object:
+    """What the policy of the namespace has beside its selector."""
+    ranks = [{"query": name, "priority": rank} for name, rank in load.priorities.items()]
+    if load.protected:
+        return {"priorities": ranks}
+    # Fewer are of no use: two thirds keep up with what comes in.
+    minimum = max(1, -(-2 * load.executors // 3))
+    needs = [{"name": name, "minimumExecutors": minimum} for name in load.groups]
+    return {"recovers": "Applications", "priorities": ranks, "applications": needs}
+
+
+def victims(nodes: list[str]) -> list[str]:
+    """Nodes to lose: eight of ten, drawn by the seed."""
+    count = min(len(nodes) - 1, round(LOST_SHARE * len(nodes)))
+    return sorted(random.Random(SEED).sample(sorted(nodes), count))
+
+
+@dataclass(slots=True)
+class _Run:
+    """One of the two; its files go into `directory`."""
+
+    scenario: ApplicationScenario
+    load: Load
+    directory: Path
+    nodes: int
+    is_protected: bool
+
+    def perform(self) -> Object:
+        """From the cluster to what the streams came to."""
+        logs = self.directory / "logs"
+        logs.mkdir()
+        site = Site(
+            self.directory / "site",
+            executors=self.nodes,
+            drivers=DRIVERS,
+            executor_node=NODE,
+            chart={} if self.load.protected else {"wholeApplications": True},
+            class_spec=self.scenario.class_spec,
+            policy_spec=policy_spec(self.load),
+            is_protected=self.is_protected,
+        )
+        with site:
+            streams = tuple(FileStream(name, site.claim) for name in self.load.priorities)
+            _prepare(site.claim, streams)
+            run = ClusterRun(
+                site=site,
+                witness=RunRecorder(PodLogs(site.core, logs), site.claim / "none", NAMESPACE),
+                scaler=Autoscaler(site.core, site.cluster, NAMESPACE, node=NODE),
+            )
+            try:
+                with StreamWriter(streams):
+                    return self._play(run, streams)
+            finally:
+                _keep(self.directory, run)
+
+    def _play(self, run: ClusterRun, streams: tuple[FileStream, ...]) -> Object:
+        self._submit(run)
+        count = self.load.executors * len(self.load.groups)
+        run.await_that("all executors run", lambda: len(run.executors()) == count)
+        began_at = time.time()
+        run.await_that("all queries run", lambda: _have_committed(streams, began_at, BATCHES_WARM))
+        warm_at = time.time()
+        run.stay(WARM_SECONDS)
+        _look(streams)
+        lost = victims(run.site.nodes("executor"))
+        run.fail(run.site.cluster.kill, *lost)
+        lag_max = file_streams.LAG_FACTOR * max(
+            wait for stream in streams for wait in stream.waits(warm_at, run.failure_at)
+        )
+        run.replace_pods(nodes_max=len(lost))
+        run.await_that("all executors are back", lambda: _count_alive(run, lost) == count)
+        run.await_that("all queries are back", lambda: _are_back(streams, lag_max))
+        until = time.time()
+        if self.is_protected:
+            run.await_that("all Recoveries are over", lambda: _are_over(run))
+        unavailable = {
+            stream.name: file_streams.outages(stream.files(), lag_max, run.failure_at, until)
+            for stream in streams
+        }
+        weighted = file_streams.weighted_unavailable_seconds(unavailable, self.load.priorities)
+        return {
+            "lost": lost,
+            "lag_seconds_max": round(lag_max, 1),
+            "seconds": round(until - run.failure_at, 1),
+            "weighted_unavailable_seconds": weighted,
+            "unavailable_seconds": {
+                name: round(sum(end - begin for begin, end in intervals), 1)
+                for name, intervals in unavailable.items()
+            },
+        }
+
+    def _submit(self, run: ClusterRun) -> None:
+        protect = self.load.protected and self.is_protected
+        for name in self.load.groups:
+            body = application(name, self.load, run.site.spark_image, protect=protect)
+            group, _, version = body["apiVersion"].partition("/")
+            run.site.custom.create_namespaced_custom_object(group, version, NAMESPACE, PLURAL, body)
+
+
+def _prepare(claim: Path, streams: tuple[FileStream, ...]) -> None:
+    """Folders that pods may write to, and the program."""
+    for name in ("program", "output", "checkpoints"):
+        (claim / name).mkdir()
+        (claim / name).chmod(0o777)
+    shutil.copy2(PROGRAM, claim / "program" / PROGRAM.name)
+    for stream in streams:
+        stream.input.mkdir(parents=True)
+
+
+def _look(streams: tuple[FileStream, ...]) -> None:
+    for stream in streams:
+        stream.look()
+
+
+def _have_committed(streams: tuple[FileStream, ...], since: float, batches: int) -> bool:
+    _look(streams)
+    return all(stream.batches(since) >= batches for stream in streams)
+
+
+def _are_back(streams: tuple[FileStream, ...], lag_max: float) -> bool:
+    """Whether no file waits longer than before the failure."""
+    _look(streams)
+    return all(stream.lag(time.time()) <= lag_max for stream in streams)
+
+
+def _count_alive(run: ClusterRun, lost: list[str]) -> int:
+    """Executors whose pods run on nodes that were not lost: dead kubelets report no end."""
+    return sum(node not in lost for node in run.executors().values())
+
+
+def _are_over(run: ClusterRun) -> bool:
+    """Whether there were Recoveries, and all have ended."""
+    told = run.recoveries()
+    return bool(told) and all(map(incident_checks.is_over, told))
+
+
+def _keep(directory: Path, run: ClusterRun) -> None:
+    """What was said, also of a run that failed."""
+    run.witness.look()
+    lines = [json.dumps(record) + "\n" for record in run.witness.records]
+    (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def _save(path: Path, content: Object) -> None:
+    path.write_text(json.dumps({"version": VERSION, **content}, indent=1) + "\n", encoding="utf-8")

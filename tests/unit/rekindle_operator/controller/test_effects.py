@@ -1,0 +1,112 @@
+"""Facts of an application that are kept for later requests and Recoveries."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import spark_objects as objects
+from operator_world import tell
+from spark_objects import Body
+
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api.recovery_resource import NodeRequest
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.object_watcher import EventInbox
+from rekindle_operator.controller.effects import Effects
+from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.provisioning import NodeIncident, executor_of
+
+PLACE = Place("flights", "low")
+
+
+class World:
+    """One application in a namespace; errands are done at once, and so is what they answer."""
+
+    def __init__(self) -> None:
+        self.known = ClusterView()
+        self.pods: dict[str, Body] = {}
+        self.asked = 0
+        unused: Any = SimpleNamespace(
+            forget=lambda *_: None, answered=lambda *_: None, dangers=lambda *_: ()
+        )
+        self.inbox: EventInbox[ClusterView] = EventInbox()
+        self.effects = Effects(
+            known=self.known,
+            judge=cast(Any, SimpleNamespace(state=None, known=self.known)),
+            inbox=self.inbox,
+            errands=cast(Any, self),
+            api=cast(Any, self),
+            connection=unused,
+            log=unused,
+            home="rekindle",
+            identity="operator-a",
+            look_seconds=1.0,
+            metrics=OperatorMetrics(),
+            limiter=unused,
+            acts=lambda: True,
+            contacts=unused,
+        )
+
+    def submit(self, driver: str, cpu: str) -> None:
+        """Another driver, with an executor of a size."""
+        for pod in self.pods.values():
+            self.known.registry.forget_pod(pod["metadata"]["uid"])
+        made = (
+            objects.kubeflow_driver("low", uid=driver, node="drivers"),
+            objects.kubeflow_executor(
+                1,
+                "low",
+                driver_uid=driver,
+                uid=f"executor-of-{driver}",
+                containers=(objects.container("spark-kubernetes-executor", cpu=cpu),),
+            ),
+        )
+        self.pods = {pod["metadata"]["name"]: pod for pod in made}
+        for pod in made:
+            tell(self.known.registry, pod)
+
+    def shape(self) -> object:
+        """The executor by which nodes are asked for."""
+        application = self.known.application(PLACE)
+        assert application is not None
+        self.effects._measure(PLACE, application.executors[0])
+        for news in self.inbox.take():
+            news(self.known)
+        return self.effects._shape(PLACE)
+
+    def get(self, path: str) -> Body:
+        self.asked += 1
+        return self.pods[path.rpartition("/")[2]]
+
+    def leave(self, key: str, errand: Callable[[], object]) -> None:
+        assert key
+        errand()
+
+
+def test_nodes_are_asked_for_by_the_executors_of_the_newest_driver() -> None:
+    """Those of the next submission may be larger, and would not fit on such nodes."""
+    world = World()
+    for driver, cpu in (("one", "2"), ("one", "2"), ("two", "8")):
+        world.submit(driver, cpu)
+        newest = next(pod for name, pod in world.pods.items() if "exec" in name)
+        assert world.shape() == executor_of(newest)
+    assert world.asked == 2
+
+
+def test_nothing_of_an_application_that_is_gone_is_kept_for_the_next_one_of_its_name() -> None:
+    """Where its namespace goes with it, incidents are counted from 1 again."""
+    world = World()
+    world.submit("one", "2")
+    world.shape()
+    incident = NodeIncident(
+        namespace="flights", application="low", number=1, recovery="low-1", uid="u"
+    )
+    row = NodeRequest("r", "karpenter", 1, "Pending", datetime.fromtimestamp(0, UTC))
+    world.effects._told({incident: (row,)})
+    assert world.effects.whole.rows(PLACE) == {1: (row,)}
+    for pod in world.pods.values():
+        world.known.registry.forget_pod(pod["metadata"]["uid"])
+    world.effects._look_at(PLACE)
+    assert world.effects.whole.rows(PLACE) == {}
+    assert world.effects._shape(PLACE) is None

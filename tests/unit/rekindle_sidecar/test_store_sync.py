@@ -1,0 +1,86 @@
+"""A round of a sidecar at the store, where the namespace's quota is used up."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+from store_in_memory import ConnectionInMemory, SharedStore
+
+from rekindle import protocol
+from rekindle.model.errors import RunError
+from rekindle.protocol import Acknowledgement, Handshake, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_sidecar.sidecar_session import SidecarSession
+from rekindle_sidecar.store_sync import ACKS_KEPT, StoreSync
+from rekindle_zookeeper import Connection
+
+PLACE = Place("team", "flights")
+
+
+class Line:
+    """A connection that stays open."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default or name
+
+
+@dataclass(eq=False)
+class FullNamespace(ConnectionInMemory):
+    """It takes nothing but heartbeats; `swept` says how often pieces were looked for."""
+
+    swept: int = 0
+
+    def transact(
+        self,
+        expected: Mapping[str, int | None],
+        writes: Mapping[str, bytes],
+        *,
+        ephemeral: bool = False,
+    ) -> dict[str, int]:
+        if not ephemeral:
+            raise RunError(where="store", what="the quota is used up", remedy="remove something")
+        return super().transact(expected, writes)
+
+    def sweep(self, folder: str, seen: Mapping[str, int]) -> dict[str, int]:
+        self.swept += 1
+        return super().sweep(folder, seen)
+
+
+def acks(connection: ConnectionInMemory) -> int:
+    return len(connection.children(PLACE.path(store_paths.ACKS)))
+
+
+async def a_round(connection: FullNamespace) -> SidecarSession:
+    loop, line = asyncio.get_running_loop(), Line()
+    desk = SidecarSession(PLACE, 10.0, clock=loop.time, wall_clock=loop.time)
+    sync = StoreSync(cast(Connection, connection), desk)
+    hello = Handshake(
+        oldest=1, newest=1, namespace=PLACE.namespace, application=PLACE.application, generation=1
+    )
+    desk.handshake(protocol.encode(hello), line, 1)
+    topology = {"operators": [], "edges": [], "queries": []}
+    report = {"kind": "topology", "generation": 1, "sequence": 0, "program": "p"}
+    whole = {**report, "topology": topology, "policy": {}, "nodes_expected": 1}
+    desk.report(msgspec.json.encode(whole), line)
+    sync._tidy_at = sync._sweep_at = loop.time()
+    await sync._round()
+    return desk
+
+
+def test_retention_makes_room_in_a_namespace_where_nothing_can_be_written() -> None:
+    """Otherwise it would stay full."""
+    connection = FullNamespace(SharedStore())
+    connection.shared.store.watchers.append(connection.notice)
+    for number in range(1, ACKS_KEPT + 51):
+        ack = Acknowledgement(sequence=number, generation=1, outcome="done", epoch=1, plan_epoch=1)
+        path = PLACE.path(store_paths.ACKS, store_paths.numbered(number))
+        connection.shared.store.transact({}, {path: protocol.encode(ack)}, None)
+    desk = asyncio.run(a_round(connection))
+    assert desk.held.holds(store_paths.TOPOLOGY), "the report waits"
+    assert connection.swept == 1
+    assert acks(connection) == ACKS_KEPT
