@@ -57,23 +57,24 @@ def test_losses_with_several_epochs_on_their_way_change_no_row(prepare: Prepare)
 
 
 def one_is_killed_while_epochs_follow(application: Application) -> None:
-    victim = node_of(application, "by-hour")
     before = Before.of(application)
     while_epochs_follow(application)
+    victim = node_of(application, "by-hour")
     lost = lose(application, [victim])
     assert_several_were_on_their_way(application, lost, "confirmed")
-    start_workers(application, victim, after=before.events)
-    application.await_event("recovered", after=before.events)
+    start_workers(application, victim, after=lost)
+    application.await_event("recovered", after=lost)
     epochs_follow_again(application)
     before.assert_untouched(neighbours(application, victim))
 
 
 def a_host_dies_while_epochs_follow(application: Application) -> None:
-    before = Before.of(application)
     while_epochs_follow(application)
+    begin = application.seen
     kill_host(application, node_of(application, "rising"))
-    application.await_event("recovered", after=before.events)
-    assert_several_were_on_their_way(application, before.events, "state-lost")
+    application.await_event("state-lost", after=begin)
+    assert_several_were_on_their_way(application, begin, "state-lost")
+    application.await_event("recovered", after=begin)
     epochs_follow_again(application)
 
 
