@@ -190,7 +190,7 @@ def _perform(name: str, directory: Path, strategy: str, nodes: int) -> str:
         return f"{quickstart_scenario.perform(directory):,} rows, all of them right"
     if name in application_scenarios.SCENARIOS:
         ratio = application_scenarios.perform(name, directory, nodes)
-        return f"{application_scenarios.RATIO}: {ratio:.2f}"
+        return application_scenarios.verdict(application_scenarios.SCENARIOS[name], ratio)
     report = scenario_runner.perform(loss_scenarios.SCENARIOS[name], directory, strategy=strategy)
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
 

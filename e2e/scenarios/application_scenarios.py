@@ -12,7 +12,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
 from scenarios import file_streams, incident_checks
 from scenarios.cloud_autoscaler import Autoscaler
 from scenarios.deployment import EXECUTOR, NAMESPACE, Site
-from scenarios.file_streams import FileStream, StreamWriter
+from scenarios.file_streams import FileStream, Interval, StreamWriter
 from scenarios.flights_application import EXAMPLE_IMAGE, EXAMPLE_NAME, EXAMPLES, ROLE, SHARED
 from scenarios.pod_logs import PodLogs
 from scenarios.run_recorder import RunRecorder
@@ -74,7 +74,7 @@ class ApplicationScenario:
 
 
 def six_applications(nodes: int) -> Load:
-    """Six of them, on nine tenths of the room that there is."""
+    """Six of them: on nine tenths of the room of ten nodes, on no more of other numbers."""
     groups = {f"stream-{rank}": {f"stream-{rank}": rank} for rank in (10, 8, 5, 3, 2, 1)}
     room = EXECUTORS_PER_NODE * nodes
     return Load(groups, max(1, room * 9 // 10 // len(groups)))
@@ -113,15 +113,61 @@ def perform(name: str, directory: Path, nodes: int = NODES) -> float:
     that it asserts is not true.
     """
     scenario = SCENARIOS[name]
-    found: dict[str, Object] = {}
+    load, seen, found = scenario.load(nodes), dict[str, Outcome](), dict[str, Object]()
     for way in (WITH, WITHOUT):
         folder = directory / way
         folder.mkdir()
-        found[way] = _Run(scenario, scenario.load(nodes), folder, nodes, way == WITH).perform()
+        seen[way] = _Run(scenario, load, folder, nodes, way == WITH).perform()
+        found = compare(seen, load.priorities)
         _save(directory / "applications.json", {"nodes": nodes, "runs": found})
     told = figures(scenario, found)
     _save(directory / "figures.json", {"figures": told})
     return float(told[RATIO]["value"])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to: nodes that were `lost`, the longest that a file may wait by how it was
+    before, moments of the failure and of the end, and when each stream's `files` were written and
+    committed."""
+
+    lost: Sequence[str]
+    lag_seconds_max: float
+    since: float
+    until: float
+    files: Mapping[str, Sequence[Interval]]
+
+
+def compare(seen: Mapping[str, Outcome], priorities: Mapping[str, float]) -> dict[str, Object]:
+    """How long streams were unavailable in each run: by the same lag, the larger one, in all."""
+    lag_max = max(one.lag_seconds_max for one in seen.values())
+    return {way: _told(one, priorities, lag_max) for way, one in seen.items()}
+
+
+def _told(run: Outcome, priorities: Mapping[str, float], lag_max: float) -> Object:
+    unavailable = {
+        name: file_streams.outages(files, lag_max, run.since, run.until)
+        for name, files in run.files.items()
+    }
+    return {
+        "lost": list(run.lost),
+        "lag_seconds_max": round(lag_max, 1),
+        "own_lag_seconds_max": round(run.lag_seconds_max, 1),
+        "seconds": round(run.until - run.since, 1),
+        "weighted_unavailable_seconds": file_streams.weighted_unavailable_seconds(
+            unavailable, priorities
+        ),
+        "unavailable_seconds": {
+            name: round(sum(end - begin for begin, end in intervals), 1)
+            for name, intervals in unavailable.items()
+        },
+    }
+
+
+def verdict(scenario: ApplicationScenario, ratio: float) -> str:
+    """The ratio, and whether it is within its bar."""
+    met = "met" if ratio <= scenario.ratio_max else "missed"
+    return f"{RATIO}: {ratio:.3f}, bar {scenario.ratio_max:g}, {met}"
 
 
 def figures(scenario: ApplicationScenario, runs: Mapping[str, Object]) -> dict[str, Object]:
@@ -164,8 +210,9 @@ def application(name: str, load: Load, image: str, *, protect: bool) -> Object:
         "memoryOverhead": "300m",
         "javaOptions": " ".join(SMALL_NODE_OPTIONS),
     }
-    # Executors of one application may share a node, as most do.
-    del spec["executor"]["affinity"]
+    if not load.protected:
+        # Executors of one application may share a node, as most do.
+        del spec["executor"]["affinity"]
     if protect:
         spec["executor"]["labels"] = {"rekindle.dev/executor": "true"}
     else:
@@ -200,7 +247,7 @@ class _Run:
     nodes: int
     is_protected: bool
 
-    def perform(self) -> Object:
+    def perform(self) -> Outcome:
         """From the cluster to what the streams came to."""
         logs = self.directory / "logs"
         logs.mkdir()
@@ -221,6 +268,7 @@ class _Run:
                 site=site,
                 witness=RunRecorder(PodLogs(site.core, logs), site.claim / "none", NAMESPACE),
                 scaler=Autoscaler(site.core, site.cluster, NAMESPACE, node=NODE),
+                drivers_restart=True,
             )
             try:
                 with StreamWriter(streams):
@@ -228,7 +276,7 @@ class _Run:
             finally:
                 _keep(self.directory, run)
 
-    def _play(self, run: ClusterRun, streams: tuple[FileStream, ...]) -> Object:
+    def _play(self, run: ClusterRun, streams: tuple[FileStream, ...]) -> Outcome:
         self._submit(run)
         count = self.load.executors * len(self.load.groups)
         run.await_that("all executors run", lambda: len(run.executors()) == count)
@@ -248,21 +296,8 @@ class _Run:
         until = time.time()
         if self.is_protected:
             run.await_that("all Recoveries are over", lambda: _are_over(run))
-        unavailable = {
-            stream.name: file_streams.outages(stream.files(), lag_max, run.failure_at, until)
-            for stream in streams
-        }
-        weighted = file_streams.weighted_unavailable_seconds(unavailable, self.load.priorities)
-        return {
-            "lost": lost,
-            "lag_seconds_max": round(lag_max, 1),
-            "seconds": round(until - run.failure_at, 1),
-            "weighted_unavailable_seconds": weighted,
-            "unavailable_seconds": {
-                name: round(sum(end - begin for begin, end in intervals), 1)
-                for name, intervals in unavailable.items()
-            },
-        }
+        files = {stream.name: tuple(stream.files()) for stream in streams}
+        return Outcome(lost, lag_max, run.failure_at, until, files)
 
     def _submit(self, run: ClusterRun) -> None:
         protect = self.load.protected and self.is_protected

@@ -32,7 +32,7 @@ Interval = tuple[float, float]
 @dataclass(slots=True)
 class FileStream:
     """`directory` is the claim's on this machine. `written` and `committed` are by name of a file,
-    in seconds since 1970."""
+    in seconds since 1970. One thread may write while another one looks."""
 
     name: str
     directory: Path
@@ -93,12 +93,13 @@ class FileStream:
 
     def lag(self, now: float) -> float:
         """The age of the oldest file that is not committed."""
-        open_ = (at for name, at in self.written.items() if name not in self.committed)
+        written = self.written.copy().items()
+        open_ = (at for name, at in written if name not in self.committed)
         return now - min(open_, default=now)
 
     def files(self) -> Iterator[Interval]:
         """When each was written, and committed: never is infinite."""
-        for name, at in self.written.items():
+        for name, at in self.written.copy().items():
             yield at, self.committed.get(name, math.inf)
 
 

@@ -36,12 +36,14 @@ Object = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class ClusterRun:
-    """Applications on a site, whichever they are; `failure_at` is by wall clock."""
+    """Applications on a site, whichever they are; `failure_at` is by wall clock. Where
+    `drivers_restart`, one that fails after the failure is made again by whoever submitted it."""
 
     site: Site
     witness: RunRecorder
     scaler: Autoscaler
     failure_at: float = 0.0
+    drivers_restart: bool = False
     _memory_bytes: int = 0
     _driver_is_lost: bool = False
     _trouble: str = ""
@@ -173,7 +175,8 @@ class ClusterRun:
         failed = [pod for pod in self.pods("driver") if pod.status.phase == "Failed"]
         if self.site.operators.failures:
             raise self.site.operators.failures[0]
-        if failed and not self._driver_is_lost:
+        is_made_again = self._driver_is_lost or (self.drivers_restart and self.failure_at)
+        if failed and not is_made_again:
             raise RunError(
                 where=f"pod {failed[0].metadata.name}",
                 what="has failed",

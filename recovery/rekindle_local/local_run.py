@@ -9,6 +9,7 @@ are gone at the end. `rekindle_cli.commands.run` finds this by an entry point.
     driver has opened its store: everything ends at once
 """
 
+import errno
 import os
 import random
 import re
@@ -80,24 +81,39 @@ def _perform(request: LocalRequest, view: RunDisplay) -> None:
 def held(store: str) -> Iterator[None]:
     """Keep other local runs off a store that is a folder: the newer one would fence the older.
 
-    The name of a socket stands for the folder, which need not be there yet. The kernel frees it
-    when this process ends, however it ends. Raises InputError while another run has it.
+    Names of sockets stand for the folder, which need not be there yet. The kernel frees them when
+    this process ends, however it ends; where it gives none, nobody is kept off. Raises InputError
+    while another run has one.
     """
     folder = store_files.folder(store)
-    if folder is None:
+    with ExitStack() as names:
+        for digest in [] if folder is None else _digests(folder):
+            try:
+                name = names.enter_context(socket.socket(socket.AF_UNIX))
+                name.bind(f"\0rekindle-local-run-{digest}")
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    continue
+                raise InputError(
+                    where=f"checkpoint store {store}",
+                    what="another `rekindle run --local` runs on it",
+                    remedy="end that one with Ctrl-C, or name another place with --store",
+                ) from error
         yield
-        return
-    digest = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=16).hexdigest()
-    with socket.socket(socket.AF_UNIX) as name:
+
+
+def _digests(folder: Path) -> Iterator[str]:
+    """What stands for a folder: each folder above it that is there, and the way from there. The
+    next one alone would be another once the folder is made, and paths alone are the same in
+    containers that share a network."""
+    real = Path(os.path.realpath(folder))
+    for place in reversed((real, *real.parents)):
         try:
-            name.bind(f"\0rekindle-local-run-{digest}")
-        except OSError as error:
-            raise InputError(
-                where=f"checkpoint store {store}",
-                what="another `rekindle run --local` runs on it",
-                remedy="end that one with Ctrl-C, or name another place with --store",
-            ) from error
-        yield
+            found = place.stat()
+        except OSError:
+            return
+        way = os.fsencode(f"{found.st_dev} {found.st_ino} {real.relative_to(place)}")
+        yield blake2b(way, digest_size=16).hexdigest()
 
 
 def check_memory(nodes: int) -> None:

@@ -53,14 +53,19 @@ def test_a_topics_records_come_out_exactly_once_through_losses_and_a_dead_broker
         await_all(application, kafka)
         assert not application.happened("incident-opened", after=begin)
 
-    def partitions_are_added(application: Application) -> None:
+    def partitions_are_added_while_a_node_is_lost(application: Application) -> None:
+        begin = lose(application, [victim := node_of(application, "by-minute")])
         kafka.add_partitions(streamed.TOPIC, streamed.PARTITIONS + 1)
         streamed.produce(kafka, range(200, 260), streamed.PARTITIONS + 1)
+        application.await_event("recovered", after=begin)
+        application.cluster.start_worker(victim)
         await_all(application, kafka)
 
-    def the_driver_dies(application: Application) -> None:
-        streamed.produce(kafka, range(260, 320), streamed.PARTITIONS + 1)
+    def partitions_are_added_while_no_driver_runs(application: Application) -> None:
+        streamed.produce(kafka, range(260, 290), streamed.PARTITIONS + 1)
         application.driver.kill()
+        kafka.add_partitions(streamed.TOPIC, streamed.PARTITIONS + 2)
+        streamed.produce(kafka, range(290, 320), streamed.PARTITIONS + 2)
         application.start_and_recover()
         await_all(application, kafka)
 
@@ -68,13 +73,18 @@ def test_a_topics_records_come_out_exactly_once_through_losses_and_a_dead_broker
         application,
         a_node_is_lost,
         the_broker_dies_and_comes_back,
-        partitions_are_added,
-        the_driver_dies,
+        partitions_are_added_while_a_node_is_lost,
+        partitions_are_added_while_no_driver_runs,
     )
-    streamed.produce(kafka, range(320, 330), streamed.PARTITIONS + 1)
+    streamed.produce(kafka, range(320, 330), streamed.PARTITIONS + 2)
     application.drain()
     application.driver.request_finish()
     assert application.await_end() == 0, application.tail()
+    assert_exactly_right(application, kafka)
+
+
+def assert_exactly_right(application: Application, kafka: Broker) -> None:
+    """All committed rows are those of the topic's records, and what is no JSON is kept beside."""
     wanted, committed = streamed.expected(kafka), application.outputs()
     letters = committed["orders.dead-letters"]
     committed["orders.dead-letters"] = letters.select(

@@ -17,6 +17,7 @@ import msgspec
 from rekindle.coordination.application_status import counted, named
 from rekindle.model.plan_problem import DOES_NOT_FIT_A_NODE
 from rekindle.model.reasons import Reason
+from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import custom_resources
 from rekindle_operator.api.custom_resources import RECOVERED, ConditionFinding, camel_case
 from rekindle_operator.api.recovery_policy import ApplicationNeed
@@ -34,9 +35,12 @@ from rekindle_operator.applications.application_plan import (
     ApplicationPlan,
     PodDemand,
     PodHeld,
+    upstream,
 )
 from rekindle_operator.cluster.application_matching import MatchedApplication
-from rekindle_operator.cluster.pods import PodSeen
+from rekindle_operator.cluster.nodes import ClusterNode
+from rekindle_operator.cluster.pods import Labels, PodSeen
+from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.recovery.recovery_inputs import moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
@@ -225,8 +229,10 @@ def tell(
     *,
     back: bool,
     displaced: Displaced | None = None,
+    is_given_up: bool = False,
 ) -> RecoveryStatus:
-    """The story after a look; the same value where nothing has changed."""
+    """The story after a look; the same value where nothing has changed. `is_given_up`: no new pod
+    has come for too long."""
     at = moment(scene.now)
     name = look.application.place.application
     query = next(iter(before.queries), QueryRecovery(name, look.priority))
@@ -236,7 +242,7 @@ def tell(
     leaves = displaced is not None and displaced.gone_at is None
     admitted = scene.plan is not None and name not in scene.plan.skipped and not leaves
     planned_at = query.planned_at or (at if admitted else None)
-    phase, word, text = _stage(look, scene, displaced, back=back)
+    phase, word, text = _stage(look, scene, displaced, back=back, is_given_up=is_given_up)
     waits = phase not in ("CatchingUp", "Recovered")
     after = msgspec.structs.replace(
         before,
@@ -282,8 +288,19 @@ def _as_reason(word: Reason | RecoveryReason) -> Reason:
     return word  # type: ignore[return-value]
 
 
+def is_whole(status: RecoveryStatus) -> bool:
+    """Whether a Recovery tells of a whole application. One that tells of queries has more
+    conditions."""
+    return [item.type for item in status.conditions] == [RECOVERED]
+
+
 def _stage(
-    look: ApplicationLook, scene: IncidentNow, displaced: Displaced | None, *, back: bool
+    look: ApplicationLook,
+    scene: IncidentNow,
+    displaced: Displaced | None,
+    *,
+    back: bool,
+    is_given_up: bool,
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
     if back:
@@ -292,6 +309,10 @@ def _stage(
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
         return scene.why
+    if is_given_up:
+        minutes = f"{SILENT_SECONDS_MAX / 60:g} minutes"
+        text = f"No new pod of it has come for {minutes}: its room is given to others."
+        return "Recovering", RecoveryReason.NO_NEW_PODS, text
     why = scene.plan.skipped.get(name)
     if displaced is not None and (why is not None or displaced.gone_at is None):
         text = _made_room(displaced)
@@ -386,3 +407,55 @@ def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) 
             wanted = -(-total // node_millis)
             found[name], nodes = wanted - nodes, wanted
     return {name: count for name, count in found.items() if count}
+
+
+def for_autoscalers(
+    made: ApplicationPlan, looks: Mapping[Place, ApplicationLook]
+) -> frozenset[str]:
+    """Where nobody makes requests for nodes: the pods of the most important application that
+    waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
+    less important ones that find no node keep nobody waiting."""
+    if made.admitted:
+        return frozenset()
+    by_name = {look.application.place.application: look for look in looks.values()}
+    demands = {name: look.demand(affected=True) for name, look in by_name.items()}
+    for first in ordered(look for look in looks.values() if look.waiting or look.pending):
+        name = first.application.place.application
+        group = upstream(name, demands)
+        pending = (pod for other in group for pod in by_name[other].pending)
+        if any(not pod.gated_by_others for pod in pending):
+            return frozenset()  # what is less important waits for it
+        needed = {uid for other in group for uid in demands[other].needed()}
+        found = {pod.uid for other in group for pod in by_name[other].waiting} & needed
+        if not found and demands[name].is_of_use:
+            found = {pod.uid for pod in first.waiting[:1]}
+        if found:
+            return frozenset(found)
+    return frozenset()
+
+
+def ordered(looks: Iterable[ApplicationLook]) -> list[ApplicationLook]:
+    """The most important first."""
+    return sorted(looks, key=lambda look: (-look.priority, str(look.application.place)))
+
+
+def lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
+    """How many nodes all of them have lost."""
+    return len({name for look in looks.values() for name in look.lost})
+
+
+def has_ended(application: MatchedApplication) -> bool:
+    """Whether its SparkApplication says that it is over."""
+    return application.resource is not None and application.resource.ended
+
+
+def is_open(node: ClusterNode) -> bool:
+    """Whether pods are put on a node, as far as it depends on the node alone."""
+    judged = node.judged
+    return judged.ready == READY and not (judged.unschedulable or node.fenced)
+
+
+def suits(node: ClusterNode, tolerates: tuple[str, ...], node_labels: Labels) -> bool:
+    """Whether a pod may run on a node, by the taints that it tolerates and its node selector."""
+    tolerated = "*" in tolerates or set(tolerates).issuperset(node.judged.taints)
+    return tolerated and node.judged.labels.items() >= dict(node_labels).items()

@@ -12,7 +12,7 @@ Why: docs/decisions/0054-whole-applications-wait-at-a-gate.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,7 +21,6 @@ import msgspec
 from rekindle.coordination.application_status import named
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.reasons import Reason
-from rekindle.protocol import PriorityOverride
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.custom_resources import identity
@@ -53,14 +52,10 @@ from rekindle_operator.applications.application_writer import ApplicationWriter
 from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
 from rekindle_operator.cluster import application_matching
-from rekindle_operator.cluster.api_client import (
-    Api,
-)
+from rekindle_operator.cluster.api_client import Api, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.nodes import ClusterNode
-from rekindle_operator.cluster.pods import Labels, PodSeen
+from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
-from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning import ExecutorShape, NodeDemand, NodeIncident, limits_of
@@ -106,6 +101,8 @@ class ApplicationRecovery:
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
+    # replaced as a whole: errands read it on threads of their own
+    _there: frozenset[Place] = frozenset()
     # of each policy: the newest plan, and its input
     _planned: dict[str, tuple[object, "_Decided"]] = field(default_factory=dict)
     _node_millis: int = 0
@@ -125,6 +122,7 @@ class ApplicationRecovery:
             for name, policy in self.known.policies.items()
             if policy.spec.recovers == APPLICATIONS
         ]
+        self._forget_gone()
         demands: list[NodeDemand] = []
         waiting: set[str] = set()
         buckets: set[str] = set()
@@ -140,6 +138,7 @@ class ApplicationRecovery:
             self._due = now + REFRESH_SECONDS
             return False
         self._give_up([place for place, it in self._stories.items() if it.policy not in policies])
+        self._end_leftovers(frozenset(policies))
         self._release([pod for uid, pod in registry.gated_pods.items() if uid not in waiting])
         self._lifted = {uid: at for uid, at in self._lifted.items() if uid in registry.gated_pods}
         other, self.demands = tuple(demands) != self.demands, tuple(demands)
@@ -156,6 +155,12 @@ class ApplicationRecovery:
         lost = self.judge.looks_lost()
         return frozenset(row.name for row in story.status.lost_nodes if row.name in lost)
 
+    def has_told(self, place: Place, incident: int) -> bool:
+        """Whether the end of a Recovery is written here: its story goes on, or has just ended."""
+        story = self._stories.get(place)
+        told = story is not None and story.spec.incident == incident
+        return told or (place, incident) in self._ended
+
     def forget(self) -> None:
         """Another one acts: what it does is to be read again."""
         self._drop([*self._stories])
@@ -163,6 +168,18 @@ class ApplicationRecovery:
         self._ended.clear()
         self._planned.clear()
         self.demands, self.buckets = (), frozenset()
+
+    def _forget_gone(self) -> None:
+        """Keep nothing of applications that are gone, nor of ends that are seen by now."""
+        self._there = self.known.registry.places()
+        self._sizes = {place: it for place, it in self._sizes.items() if place in self._there}
+        self._ended = {ended for ended in self._ended if not self._is_settled(*ended)}
+
+    def _is_settled(self, place: Place, incident: int) -> bool:
+        known = self.known.recoveries.get(place, {}).values()
+        if not known and place not in self._there:
+            return True
+        return any(item.spec.incident == incident and item.status.phase in ENDED for item in known)
 
     def _drop(self, places: Iterable[Place]) -> None:
         """Have nothing to do with their Recoveries any more: no further executor is deleted."""
@@ -231,7 +248,7 @@ class ApplicationRecovery:
             now=now,
             plan=None,
             nodes={},
-            lost_total=_lost_total(looks),
+            lost_total=application_incident.lost_total(looks),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=("Held", RecoveryReason.CLASS_WITHDRAWN, text),
         )
@@ -244,13 +261,14 @@ class ApplicationRecovery:
         priorities: Mapping[str, float],
         lost: frozenset[str],
     ) -> Iterator[tuple[Place, ApplicationLook]]:
-        namespace, needs = policy.metadata.namespace, _needs(policy)
+        namespace = policy.metadata.namespace
+        needs = {item.name: item for item in policy.spec.applications}
         nodes = self.known.registry.nodes
         for place in self.known.registry.places():
             application = self.known.application(place) if place.namespace == namespace else None
             if application is None or application.policy != name:
                 continue
-            if application.resource is not None and application.resource.ended:
+            if application_incident.has_ended(application):
                 continue
             called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
@@ -305,9 +323,12 @@ class ApplicationRecovery:
         self, name: str, policy: RecoveryPolicy, place: Place, look: ApplicationLook
     ) -> OpenStory:
         known = self.known.recoveries.get(place, {}).values()
+        numbers = {item.spec.incident for item in known}
+        # one that has just ended may not be seen yet, and keeps its number
+        numbers |= {incident for where, incident in self._ended if where == place}
         spec = RecoverySpec(
             self.reference(look.application),
-            max((item.spec.incident for item in known), default=0) + 1,
+            max(numbers, default=0) + 1,
             policy.metadata.name,
             policy.spec.class_name,
         )
@@ -338,7 +359,7 @@ class ApplicationRecovery:
             now=now,
             plan=made,
             nodes=nodes,
-            lost_total=_lost_total(looks),
+            lost_total=application_incident.lost_total(looks),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=why,
             room_makers=displacement_runner.room_makers(open_),
@@ -352,7 +373,9 @@ class ApplicationRecovery:
             # the room is for pods that another one cannot do without
             admitted = made.admitted - made.further
         else:
-            admitted = made.admitted | self._for_autoscalers(made, held, looks)
+            makes = any(item.provider != PENDING_PODS for item in held.providers)
+            seen = frozenset[str]() if makes else application_incident.for_autoscalers(made, looks)
+            admitted = made.admitted | seen
         waiting = {
             pod.uid
             for place, look in looks.items()
@@ -473,7 +496,9 @@ class ApplicationRecovery:
         needs = {(pod.tolerates, pod.node_labels) for look in looks for pod in look.waiting}
         known = self.known.registry.nodes
         return frozenset(
-            name for name in nodes if all(_suits(known[name], *need) for need in needs)
+            name
+            for name in nodes
+            if all(application_incident.suits(known[name], *need) for need in needs)
         )
 
     def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
@@ -489,7 +514,9 @@ class ApplicationRecovery:
         free = {
             name: registry.free_millis(name) + leaving.get(name, 0)
             for name, node in registry.nodes.items()
-            if name not in silent and _is_open(node) and any(_suits(node, *need) for need in needs)
+            if name not in silent
+            and application_incident.is_open(node)
+            and any(application_incident.suits(node, *need) for need in needs)
         }
         self._node_millis = max(
             (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
@@ -502,31 +529,6 @@ class ApplicationRecovery:
         )
         return reserve(free, pending)
 
-    def _for_autoscalers(
-        self, made: ApplicationPlan, held: Effective, looks: Mapping[Place, ApplicationLook]
-    ) -> frozenset[str]:
-        """Where nobody makes requests for nodes: the pods of the most important application that
-        waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
-        less important ones that find no node keep nobody waiting."""
-        makes = any(item.provider != PENDING_PODS for item in held.providers)
-        if makes or made.admitted:
-            return frozenset()
-        named = {look.application.place.application: look for look in looks.values()}
-        demands = {name: look.demand(affected=True) for name, look in named.items()}
-        for first in _ordered(look for look in looks.values() if look.waiting or look.pending):
-            name = first.application.place.application
-            group = upstream(name, demands)
-            pending = (pod for other in group for pod in named[other].pending)
-            if any(not pod.gated_by_others for pod in pending):
-                return frozenset()  # what is less important waits for it
-            needed = {uid for other in group for uid in demands[other].needed()}
-            found = {pod.uid for other in group for pod in named[other].waiting} & needed
-            if not found and demands[name].is_of_use:
-                found = {pod.uid for pod in first.waiting[:1]}
-            if found:
-                return frozenset(found)
-        return frozenset()
-
     def _wanted(
         self,
         policy: RecoveryPolicy,
@@ -536,7 +538,7 @@ class ApplicationRecovery:
         open_: Mapping[Place, OpenStory],
     ) -> Iterator[NodeDemand]:
         """Nodes for what waits, in the name of each application's Recovery."""
-        ordered = [look.application.place for look in _ordered(looks.values())]
+        ordered = [look.application.place for look in application_incident.ordered(looks.values())]
         counts = nodes_wanted(made, (item.application for item in ordered), self._node_millis)
         class_ = self.known.classes[policy.spec.class_name]
         for place in ordered:
@@ -582,25 +584,46 @@ class ApplicationRecovery:
                 self._ended.add((place, self._stories.pop(place).spec.incident))
 
     def _give_up(self, places: Iterable[Place]) -> None:
-        """End the Recoveries of these applications, which nobody tells of any more. A write that
-        waits, maybe into a namespace that is gone, gives way to it."""
-        now = time.time()
+        """End the Recoveries of these applications, which nobody tells of any more."""
         for place in places:
-            story = self._stories.pop(place)
-            self.displacing.call_off((story,), now)
-            self._ended.add((place, story.spec.incident))
-            status = msgspec.structs.replace(story.status, displaced=story.displaced)
-            told = status_builder.abandon(status, *self._why_over(place), now)
-            errand = partial(self._writer.end, place, story.spec, told.status)
-            self.errands.leave(f"application {place}", errand)
+            self._end(place, self._stories.pop(place))
+
+    def _end_leftovers(self, policies: Collection[str]) -> None:
+        """End what another operator, or this one in an earlier term, has left open, and whose
+        policy recovers the application no more. Those of applications that are gone `effects`
+        ends."""
+        for place, item in list(self.known.open_recoveries()):
+            application, spec = self.known.application(place), item.spec
+            if application is None or (place, spec.incident) in self._ended:
+                continue
+            policy = f"{place.namespace}/{spec.policy_name}"
+            recovers = policy == application.policy and policy in policies
+            over = application_incident.has_ended(application) or not recovers
+            if over and application_incident.is_whole(item.status):
+                self._end(place, OpenStory(policy, spec, item.status, item.status.displaced))
+
+    def _end(self, place: Place, story: OpenStory) -> None:
+        """End a Recovery early. A write of it that waits, maybe into a namespace that is gone,
+        gives way to that."""
+        now = time.time()
+        self.displacing.call_off((story,), now)
+        self._ended.add((place, story.spec.incident))
+        status = msgspec.structs.replace(story.status, displaced=story.displaced)
+        told = status_builder.abandon(status, *self._why_over(place), now)
+        errand = partial(self._writer.end, place, story.spec, told.status)
+        self.errands.leave(f"application {place} {story.spec.incident}", errand)
 
     def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
         application = self.known.application(place)
         if application is None:
             return RecoveryReason.APPLICATION_GONE, f"{place.application} is not there any more."
-        if application.resource is not None and application.resource.ended:
+        if application_incident.has_ended(application):
             return RecoveryReason.APPLICATION_GONE, f"{place.application} has ended."
-        text = f"No policy recovers {place.application} as a whole any more."
+        other = self.known.policies.get(application.policy or "")
+        if other is not None and other.spec.recovers == APPLICATIONS:
+            text = f"Policy {other.metadata.name} recovers {place.application} from now on."
+        else:
+            text = f"No policy recovers {place.application} as a whole any more."
         return RecoveryReason.POLICY_GONE, text
 
     def _tell(
@@ -612,14 +635,27 @@ class ApplicationRecovery:
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds) and not story.makes_room
         after = application_incident.tell(
-            story.status, look, scene, back=back, displaced=story.displaced
+            story.status,
+            look,
+            scene,
+            back=back,
+            displaced=story.displaced,
+            is_given_up=story.is_given_up(now),
         )
         requests = self.rows(place).get(story.spec.incident, story.status.requests)
         after = msgspec.structs.replace(after, requests=requests)
         if after != story.status:
             story.status = after
-            errand = partial(self._writer.write, place, story.spec, after, kept)
-            self.errands.leave(f"application {place}", errand)
+            errand = partial(self._write, place, story.spec, after, kept)
+            self.errands.leave(f"application {place} {story.spec.incident}", errand)
+
+    def _write(self, place: Place, spec: RecoverySpec, status: RecoveryStatus, kept: int) -> None:
+        """An errand. What is refused as the application has gone, with its namespace, is left."""
+        try:
+            self._writer.write(place, spec, status, kept)
+        except ApiRefused:
+            if place in self._there:
+                raise
 
     def _release(self, pods: Iterable[PodSeen]) -> None:
         """Have gates of ours lifted, soon."""
@@ -652,38 +688,13 @@ def _priorities(held: object) -> dict[str, float]:
     if not isinstance(held, Effective):
         return {}
     now = time.time()
-    set_now = {name: item.priority for name, item in held.overrides.items() if _holds(item, now)}
+    set_now = {
+        name: item.priority
+        for name, item in held.overrides.items()
+        if item.until is None or item.until > now
+    }
     return {**held.policy.priorities, **set_now}
-
-
-def _lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
-    return len({name for look in looks.values() for name in look.lost})
-
-
-def _needs(policy: RecoveryPolicy) -> dict[str, ApplicationNeed]:
-    return {item.name: item for item in policy.spec.applications}
 
 
 def _is_overdue(pod: PodSeen) -> bool:
     return time.time() - pod.created_at >= WAIT_SECONDS_MAX
-
-
-def _holds(override: PriorityOverride, now: float) -> bool:
-    return override.until is None or override.until > now
-
-
-def _ordered(looks: Iterable[ApplicationLook]) -> list[ApplicationLook]:
-    """The most important first."""
-    return sorted(looks, key=lambda look: (-look.priority, str(look.application.place)))
-
-
-def _is_open(node: ClusterNode) -> bool:
-    """Whether pods are put on a node, as far as it depends on the node alone."""
-    judged = node.judged
-    return judged.ready == READY and not (judged.unschedulable or node.fenced)
-
-
-def _suits(node: ClusterNode, tolerates: tuple[str, ...], node_labels: Labels) -> bool:
-    """Whether a pod may run on a node, by the taints that it tolerates and its node selector."""
-    tolerated = "*" in tolerates or set(tolerates).issuperset(node.judged.taints)
-    return tolerated and node.judged.labels.items() >= dict(node_labels).items()

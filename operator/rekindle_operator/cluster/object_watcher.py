@@ -1,6 +1,7 @@
 """Objects of a kind: listed page by page, then watched, from one thread each.
 
-    list ──► watch from that version on ──► the version is too old: list again
+    list ──► watch from that version on ──► the version is too old: list again,
+                 │                          after a pause where it was so at once
                  │                          an error: list again, after a pause
                  │  ended, or silent for long: watch on from the newest version
 
@@ -175,6 +176,7 @@ class ObjectWatcher(Generic[Known]):
     _ending: threading.Event = field(default_factory=threading.Event)
     _version: str = ""
     _trouble: str = ""
+    _watched_at: float = 0.0
 
     def start(self) -> None:
         """Watch until `stop` is called."""
@@ -192,16 +194,20 @@ class ObjectWatcher(Generic[Known]):
             try:
                 self._follow()
                 pause = PAUSE_SECONDS_MIN
+                continue
             except TooOldError:
                 self._version = ""
+                if time.monotonic() - self._watched_at >= PAUSE_SECONDS_MIN:
+                    pause = PAUSE_SECONDS_MIN
+                    continue
             except Exception as trouble:
                 self._meet(trouble)
                 # A watch that the network has ended can go on; after all else nobody knows.
                 self._version = self._version if isinstance(trouble, RekindleError) else ""
                 if time.monotonic() - began > PAUSE_SECONDS_MAX:
                     pause = PAUSE_SECONDS_MIN  # it went well for a while
-                self._ending.wait(pause)
-                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+            self._ending.wait(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
     def _meet(self, trouble: Exception) -> None:
         if self.optional and isinstance(trouble, ApiRefused) and trouble.status == NOT_FOUND:
@@ -216,7 +222,7 @@ class ObjectWatcher(Generic[Known]):
             self._list()
         self._note("")
         path, limit = path_of(self.kind, self.scope.namespace), self.silence_seconds
-        began = time.monotonic()
+        began = self._watched_at = time.monotonic()
         try:
             watch = self.api.watch(path, self._version, limit_seconds=limit, **self.scope.query)
             for line in watch:

@@ -200,6 +200,8 @@ class Effects:
     # an executor of each application, with the UID of its driver
     _shapes: dict[Place, tuple[str, ExecutorShape]] = field(default_factory=dict)
     _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
+    # names of requests for nodes, also of applications that are gone
+    _pending: set[tuple[Place, str]] = field(default_factory=set)
     _cases: DecisionCache = field(default_factory=DecisionCache)
     _demands: dict[Place, NodeDemand] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
@@ -378,25 +380,31 @@ class Effects:
     def _measured(self, place: Place, pod: PodSeen, executor: ExecutorShape) -> None:
         """An executor of an application, as its pod had it: all of a driver look the same,
         mostly."""
+        if self.known.application(place) is None:
+            return  # it has gone meanwhile
         if self._shape(place) != executor:
             self.known.changed.add(place)
         self._shapes[place] = pod.driver_uid, executor
 
     def _told(self, rows: Rows) -> None:
-        """What has become of requests for nodes."""
-        for place, those in by_place(rows).items():
-            known = self._rows.get(place, {})
-            if known != those:
-                self._count(known, those)
+        """What has become of requests for nodes: of all that there are."""
+        told = by_place(rows)
+        self._count(told)
+        for place, those in told.items():
+            # of an application that is gone nothing is kept for the next one of its name
+            is_there = self.known.application(place) is not None
+            if is_there and self._rows.get(place, {}) != those:
                 self._rows[place] = those
                 self.known.changed.add(place)
 
-    def _count(self, before: RowsByNumber, after: RowsByNumber) -> None:
+    def _count(self, told: Mapping[Place, RowsByNumber]) -> None:
         """Requests that have come to an end since."""
-        pending = {row.name for rows in before.values() for row in rows if row.outcome == "Pending"}
-        for rows in after.values():
-            for row in rows:
-                if row.name in pending and row.outcome != "Pending":
+        before, self._pending = self._pending, set()
+        for place, numbered_rows in told.items():
+            for row in (row for rows in numbered_rows.values() for row in rows):
+                if row.outcome == "Pending":
+                    self._pending.add((place, row.name))
+                elif (place, row.name) in before:
                     self.metrics.requests.labels(row.provider, row.outcome).inc()
 
     def _begin(self) -> None:
@@ -428,7 +436,8 @@ class Effects:
             for known in (self._rows, self._shapes, self._per_node):
                 known.pop(place, None)
             for recovery in self.known.open_of(place).values():
-                self.storyteller.abandon(recovery)
+                if not self.whole.has_told(place, recovery.spec.incident):
+                    self.storyteller.abandon(recovery)
         if application_ is None or held is None:
             self.evictor.forget(place)
             if self._demands.pop(place, None) is not None:

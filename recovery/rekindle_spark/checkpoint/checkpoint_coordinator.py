@@ -44,8 +44,9 @@ class CheckpointCoordinator:
     results of jobs that preserve input, `completed` epochs whose checkpoint has the states of all
     that may run, `state_bytes` what the files hold that a partition's state is made of. Where it
     `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
-    as any other. `shared` is the newest epoch whose input an older driver has fixed after this one
-    had started, `begun` the newest whose checkpoint has been begun."""
+    as any other. `shared` is the newest epoch for which an older driver may still write files, as
+    it has fixed its input after this one had started, or carries a savepoint over to it; `begun` is
+    the newest whose checkpoint has been begun."""
 
     application: DriverContext
     epoch: int | None = None

@@ -8,7 +8,8 @@ is another, each key's state moves to where its input will go (`redistributed`).
 becomes a checkpoint of a later epoch, in which nothing is read, whose record has its cut as well:
 one record, so an upgrade is there or is not. The epoch is as many later as drivers have started
 since: a fenced one, that stood still while it carried over, never writes the files of this one.
-Called by `driver_main` at its start.
+Nor does it write those of a driver that goes on from the savepoint with the pipeline before: that
+one checkpoints no epoch of `claimed`. Called by `driver_main` at its start.
 
 A step that is new has an event time from which on its rows are whole: all that have it, or a later
 one, will come. A window of which rows have gone by before would be wrong without a sign of it. So
@@ -21,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, RunError
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import source_intake
 from rekindle_spark.driver.epoch_cutter import Cut
@@ -74,8 +75,8 @@ def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, 
     """Make the checkpoint that this pipeline goes on from. Its history has been checked."""
     before = history.checkpoint
     assert before is not None
-    starts = max(1, store.generation - before["generation"])
-    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]), starts)
+    epoch = _epoch(before, store.generation)
+    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]), epoch)
     store.begin_checkpoint(cut.epoch)
     sizes: dict[str, int] = {}
     begun = _begun(program, before, cut)
@@ -95,12 +96,31 @@ def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, 
             "begun": begun,
         },
     )
-    assert is_made, f"another driver has checkpointed epoch {cut.epoch}"
+    if not is_made:
+        raise RunError(
+            where=f"checkpoint store {history.place}",
+            what=f"has a record of epoch {cut.epoch} that a fenced driver has left",
+            remedy="start again: each start carries the states over to another epoch",
+        )
 
 
-def _cut(program: Program, last: Cut, starts: int) -> Cut:
-    """An epoch without input, so many behind the last one. A source that is new begins where the
-    others are in event time."""
+def claimed(history: StoreHistory, generation: int) -> int:
+    """The last epoch whose files a driver may still write that started between the savepoint that
+    is gone on from and this generation, to carry over; 0 where it is no savepoint."""
+    record = history.checkpoint
+    if record is None or not record.get("savepoint", False):
+        return 0
+    between = generation - 1
+    return _epoch(record, between) if between > record["generation"] else 0
+
+
+def _epoch(savepoint: Mapping[str, Any], generation: int) -> int:
+    """The epoch to which a driver of this generation carries a savepoint over."""
+    return int(savepoint["epoch"]) + max(1, generation - int(savepoint["generation"]))
+
+
+def _cut(program: Program, last: Cut, epoch: int) -> Cut:
+    """An epoch without input. A source that is new begins where the others are in event time."""
     offsets, streams = {}, {}
     for chain in program.chains:
         if not chain.keyed and unbounded_source.is_unbounded(chain.root.function):
@@ -110,7 +130,7 @@ def _cut(program: Program, last: Cut, starts: int) -> Cut:
             _, end = last.offsets.get(chain.name, (0, None))
             begin = chain.root.function.rows_at(last.least_watermark) if end is None else end
             offsets[chain.name] = (begin, begin)
-    return replace(last, epoch=last.epoch + starts, offsets=offsets, streams=streams)
+    return replace(last, epoch=epoch, offsets=offsets, streams=streams)
 
 
 def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, int | None]:

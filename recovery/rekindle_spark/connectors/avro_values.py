@@ -40,8 +40,8 @@ ASKS_MAX, ASK_AGAIN_SECONDS = 3, 0.5
 # values are looked at many times, in halves, where one of them cannot be decoded.
 UNKNOWN_SECONDS = 5.0
 SCHEMA_BYTES_MAX = 1 << 24
-# With the status 404. Without it, what is between us and a registry has no such page.
-NO_SUCH_SCHEMA = 40403
+# Registries say it with the status 404. Without it, what is between us and one has no such page.
+ERROR_CODE = "error_code"
 
 
 @dataclass(slots=True)
@@ -50,7 +50,8 @@ class Avro:
     URL. Fields that `schema` lacks are ignored, absent ones are null.
 
     Times are those of Avro's logical types, but columns in `units` are whole numbers of "s", "ms",
-    "us" or "ns" since 1970. A value that its column's type cannot hold exactly is rejected.
+    "us" or "ns": since 1970, since midnight or of a duration. A value that its column's type cannot
+    hold exactly is rejected.
     `credentials` are FromFile or FromEnvironment of "USER:PASSWORD".
     """
 
@@ -116,10 +117,16 @@ class Avro:
         if number in self._unread:
             raise ValueError(self._unread[number])
         if number not in self._known:
-            text = self._fetch(number)
+            text, library = self._fetch(number), _library()
             try:
-                self._known[number] = _library().parse_schema(json.loads(text))
-            except Exception as error:  # of a library, by what others have registered
+                self._known[number] = library.parse_schema(json.loads(text))
+            # which it raises as well, for what is nothing like a schema
+            except (
+                library.schema.SchemaParseException,
+                ValueError,
+                LookupError,
+                TypeError,
+            ) as error:
                 why = f"has schema {number}, which cannot be read ({first_line(error)})"
                 self._unread[number] = why
                 log.warning("schema registry %s: a value %s", self.registry, why)
@@ -179,7 +186,10 @@ def _part(value: Any, kind: pa.DataType) -> Any:
     """What a type takes of a value: of records the fields that it has. Raises TypeError for a
     number in the place of a time: its unit is not known."""
     if kinds.is_temporal(kind) and isinstance(value, int | float):
-        raise TypeError(f"found the number {value!r:.60}, whose unit `units` does not say")
+        remedy = "name the column's unit in `units`"
+        if kinds.is_date(kind):
+            remedy = "declare a whole number, and convert it in a map"
+        raise TypeError(f"found the number {value!r:.60} for a time: {remedy}")
     if kinds.is_struct(kind) and isinstance(value, dict):
         return {one.name: _part(value.get(one.name), one.type) for one in kind.fields}
     if kinds.is_map(kind) and isinstance(value, dict):
@@ -193,8 +203,8 @@ def _is_unknown(error: urllib.error.HTTPError) -> bool:
     """Whether a registry says that it has no such schema."""
     try:
         said = json.loads(error.read(SCHEMA_BYTES_MAX))
-        return bool(error.code == 404 and said["error_code"] == NO_SUCH_SCHEMA)
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        return error.code == 404 and isinstance(said, dict) and ERROR_CODE in said
+    except (OSError, http.client.HTTPException, ValueError):
         return False
 
 

@@ -19,6 +19,8 @@ import pyarrow.json
 from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
 UNITS = ("s", "ms", "us", "ns")
+# Columns whose values may be whole numbers of a unit.
+COUNTED = (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration)
 BLOCK_BYTES_MIN, CHUNK_BYTES_MAX = 1 << 20, 1 << 26
 WHY_LENGTH_MAX = 300
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -276,8 +278,9 @@ def check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> None
             what = f"is {argument_checks.shown(unit)}"
             remedy = f"name a time column of the schema, and one of: {', '.join(UNITS)}"
             argument_checks.refuse(f"{where}: units of {name!r}", what, remedy)
-        if not pa.types.is_timestamp(schema.field(name).type):
-            what = "is of a column that is no timestamp"
+        kind = schema.field(name).type
+        if not any(is_kind(kind) for is_kind in COUNTED):
+            what = "is of a column that is no timestamp, time of day or duration"
             argument_checks.refuse(f"{where}: units of {name!r}", what, "leave it out")
 
 
@@ -323,9 +326,20 @@ def with_moments(table: pa.Table, schema: pa.Schema, units: Mapping[str, str]) -
     for name, unit in units.items():
         index = table.schema.get_field_index(name)
         kind = schema.field(name).type
-        moments = table[name].cast(pa.timestamp(unit, kind.tz)).cast(kind)
+        moments = _moments(table[name], kind, unit).cast(kind)
         table = table.set_column(index, pa.field(name, kind), moments)
     return table
+
+
+def _moments(counted: pa.ChunkedArray, kind: pa.DataType, unit: str) -> pa.ChunkedArray:
+    """What whole numbers count, as a type of their unit."""
+    if pa.types.is_timestamp(kind):
+        return counted.cast(pa.timestamp(unit, kind.tz))
+    if pa.types.is_duration(kind):
+        return counted.cast(pa.duration(unit))
+    if unit in ("s", "ms"):
+        return counted.cast(pa.int32()).cast(pa.time32(unit))
+    return counted.cast(pa.time64(unit))
 
 
 def _of_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

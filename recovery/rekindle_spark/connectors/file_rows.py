@@ -313,9 +313,9 @@ def _converted(table: pa.Table, schema: pa.Schema, span: tuple[int, int], first:
 
 def _without(piece: Piece, wrong: Mapping[int, str]) -> Piece:
     """A piece in which some rows are rejected, by their number in the file."""
-    kept = [number for number in piece.numbers if number not in wrong]
-    if len(kept) == len(piece.numbers):
+    if not wrong:
         return piece
+    kept = [number for number in piece.numbers if number not in wrong]
     more = {number: (wrong[number], None) for number in piece.numbers if number in wrong}
     mask = pa.array([number not in wrong for number in piece.numbers])
     return Piece(piece.rows.filter(mask), kept, piece.rejected | more)

@@ -137,11 +137,12 @@ class Kafka:
             rejects += others
         return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects))
 
-    def check_identity(self, partition: str, identity: str) -> None:
-        """See `unbounded_source.IdentityChecking`: the id of a topic."""
+    def check_identities(self, logged: Sequence[tuple[str, str]]) -> None:
+        """See `unbounded_source.IdentityChecking`: the ids of topics."""
         if self._asking is None:
             self._asking = _Asking(self)
-        self._asking.check_identity(partition.rpartition("/")[0], identity)
+        topics = {(partition.rpartition("/")[0], identity) for partition, identity in logged}
+        self._asking.check_topics(sorted(topics))
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Commit offsets to the group, where there is one."""
@@ -257,30 +258,21 @@ class _Asking:
             if name in oldest and name in latest
         }
 
-    def check_identity(self, topic: str, identity: str) -> None:
-        """See `Kafka.check_identity`."""
+    def check_topics(self, logged: Sequence[tuple[str, str]]) -> None:
+        """Ask once whether topics have the ids that were logged; raise as `check_identities`."""
         library, client = kafka_options.library(), self._client()
+        topics = sorted({topic for topic, _ in logged})
         try:
             try:
-                described = self._described([topic]).get(topic)
+                described = self._described(topics)
             finally:
                 client.poll(0)  # for the note
         except library.KafkaException as error:
-            where, cause = f"topic {topic}", error.args[0]
+            where, cause = f"topic {', '.join(topics)}", error.args[0]
             raise kafka_options.of_error(where, cause, self.note, is_running=True) from error
         self.note.clear()
-        if described is None:
-            raise SourceAwayError(
-                where=f"topic {topic}",
-                what="is not there now, and records of it are logged",
-                remedy="see whether it was deleted; the run ends where it stays so",
-            )
-        if str(described.topic_id) != identity:
-            raise DataLossError(
-                where=f"topic {topic}",
-                what="was recreated, and records of the one before are logged",
-                remedy="begin again with an empty store: committed output stays where it is",
-            )
+        for topic, identity in logged:
+            _check_topic(topic, identity, described.get(topic))
 
     def _answers(self) -> tuple[dict[str, str], dict[str, int], dict[str, int]]:
         """The partitions with the ids of their topics, their oldest offsets, and their latest."""
@@ -392,6 +384,22 @@ class _Asking:
                 what=f"has no topic {argument_checks.shown(absent[0])}",
                 remedy="make the topic first, or mend the name",
             )
+
+
+def _check_topic(topic: str, identity: str, described: Any) -> None:
+    """Raise where what Kafka says of a topic is not what was logged."""
+    if described is None:
+        raise SourceAwayError(
+            where=f"topic {topic}",
+            what="is not there now, and records of it are logged",
+            remedy="see whether it was deleted; the run ends where it stays so",
+        )
+    if str(described.topic_id) != identity:
+        raise DataLossError(
+            where=f"topic {topic}",
+            what="was recreated, and records of the one before are logged",
+            remedy="begin again with an empty store: committed output stays where it is",
+        )
 
 
 def _check_names(where: str, servers: object, topics: object, pattern: object) -> None:

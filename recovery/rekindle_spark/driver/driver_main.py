@@ -145,8 +145,9 @@ def run(
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
         store.patience = replace(patience, say=partial(_store_away, events, guidance))
+        claimed = savepoint_upgrade.claimed(history, store.generation)
         del history  # the application has what it needs of it
-        _run(application, guidance)
+        _run(application, guidance, claimed)
 
 
 def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:
@@ -304,11 +305,13 @@ def _guidance(
     )
 
 
-def _run(application: DriverContext, guidance: CoordinatorClient[ReportBuilder]) -> None:
+def _run(
+    application: DriverContext, guidance: CoordinatorClient[ReportBuilder], claimed: int
+) -> None:
     store = application.store
     requests = UserRequests(store.files, REQUESTS, application.settings.runtime.epoch_seconds)
     store.requests = requests
-    checkpointing = CheckpointCoordinator(application)
+    checkpointing = CheckpointCoordinator(application, shared=claimed)
     control = ControlLoop(application, checkpointing, guidance)
     catch_up = CatchUpLoop(application, control)
     loop = EpochLoop(

@@ -231,7 +231,7 @@ class EpochLoop:
         logged = application.store.log_offsets(cut.epoch, cut.record())
         cut = application.arrivals.adopt(logged, now)
         if logged.get("generation", application.store.generation) < application.store.generation:
-            self.checkpointing.shared = cut.epoch
+            self.checkpointing.shared = max(cut.epoch, self.checkpointing.shared)
         with application.lock:
             application.cuts[cut.epoch] = cut
         application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)

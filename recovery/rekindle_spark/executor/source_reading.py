@@ -73,18 +73,19 @@ def read(
     """Read ranges one after the other; rows are as `declared` gives them. `now` is this node's
     time, in seconds since 1970.
 
-    An identity is checked behind the rows: where it is still the same, they are its own.
+    Identities are checked behind the rows: where they are still the same, these are their own.
     """
     latest = round((now + source.terms.future_seconds_max) * 1_000_000)
     tables: list[pa.Table] = [source.schema.empty_table()]
     rejects: list[pa.Table] = []
     found: dict[str, RowsRead] = {}
+    identities: dict[tuple[str, str], None] = {}
     for partition, begin, end, identity in spans:
         if begin >= end:
             continue
         given = source.read(partition, begin, end)
-        if identity and isinstance(source, IdentityChecking):
-            source.check_identity(partition, identity)
+        if identity:
+            identities[partition, identity] = None
         if isinstance(given, RowsAndRejects):
             rejects += [given.rejects] if given.rejects.num_rows else []
             given = given.rows
@@ -92,6 +93,8 @@ def read(
         tables.append(table)
         greatest, ahead = _greatest(table[source.event_time], latest)
         found[partition] = RowsRead(greatest, end - begin, int(table.nbytes), ahead)
+    if identities and isinstance(source, IdentityChecking):
+        source.check_identities([*identities])
     together = pa.concat_tables(rejects) if rejects else None
     return RangesRead(pa.concat_tables(tables), found, together)
 

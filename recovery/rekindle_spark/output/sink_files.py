@@ -15,12 +15,14 @@ import pyarrow.parquet as pq
 from rekindle.model.errors import StepError
 from rekindle_spark.user_code import argument_checks
 from rekindle_store import waiting_rows
-from rekindle_store.committed_files import DEAD_LETTERS
+from rekindle_store.committed_files import DEAD_LETTERS, LATE, LATE_SIDES
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
 # What pyarrow raises for rows or types that Parquet cannot hold.
 UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
+# Outputs that keep rows as they came: nobody could mend them on their way there.
+KEPT_AS_THEY_ARE = (DEAD_LETTERS, LATE, *LATE_SIDES)
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class SinkFiles:
         """Make one file, not in the store yet. Raises StepError for rows that Parquet cannot hold,
         such as a null in a column that may have none, and for values that are none of their type,
         such as text that is no UTF-8: readers would refuse them, or take them for others."""
-        if not query.endswith(DEAD_LETTERS):
+        if not query.endswith(KEPT_AS_THEY_ARE):
             _check_values(query, table)
         self.unfinished[f"outputs/{query}/{name}"] = _content(query, table)
 

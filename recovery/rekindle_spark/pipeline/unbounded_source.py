@@ -11,7 +11,7 @@ own instead, which says what has arrived (`epoch_cutter`). The driver's part is 
 and `source_polls`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
@@ -127,11 +127,11 @@ class UnboundedSource(Protocol):
 @runtime_checkable
 class IdentityChecking(Protocol):
     """A source whose partitions can be recreated under their names, with the same offsets for other
-    rows. It is asked on the nodes, behind the rows of each range."""
+    rows. It is asked on the nodes, once behind the rows of all ranges that were read together."""
 
-    def check_identity(self, partition: str, identity: str) -> None:
-        """Raise DataLossError where the partition is another one now, SourceAwayError where that
-        cannot be found out."""
+    def check_identities(self, logged: Sequence[tuple[str, str]]) -> None:
+        """Raise DataLossError where one of these partitions has another identity now than the one
+        beside it, SourceAwayError where that cannot be found out."""
 
 
 @runtime_checkable

@@ -287,11 +287,14 @@ class CheckpointStore:
         """
         record = {"epoch": epoch, **content}
         with self.lock:
-            self.fold.forget(record)
-            record["fold"] = self.fold.record()
+            fold = commit_summary.from_record({"fold": self.fold.record()})
+        fold.forget(record)
+        record["fold"] = fold.record()
         if not self._creates("checkpoints", epoch, record):
             return False
-        self.covered = record["fold"]["commits"]
+        with self.lock:  # it may have taken in more meanwhile
+            self.fold.forget(record)
+            self.covered = fold.commits
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
             self._prune(self._sound_checkpoints())

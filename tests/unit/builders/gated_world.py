@@ -88,14 +88,14 @@ class World:
             lambda _: self.rows,
         )
 
-    def set_policy(self, generation: int = 1, **more: Any) -> None:
+    def set_policy(self, generation: int = 1, name: str = "all", **more: Any) -> None:
         spec = {
             "selector": {"sparkApplications": {"labelSelector": {}}},
             "recovers": "Applications",
             "priorities": [{"query": "high", "priority": 9}],
             **more,
         }
-        metadata = {"name": "all", "namespace": "flights", "generation": generation}
+        metadata = {"name": name, "namespace": "flights", "generation": generation}
         self.known.see_policy(recovery_policy.from_object({"metadata": metadata, "spec": spec}))
 
     def see(self, pod: Body) -> None:

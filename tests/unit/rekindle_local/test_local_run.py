@@ -1,5 +1,6 @@
 """`rekindle run --local` and its options, and masters that do not answer."""
 
+import errno
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +61,43 @@ def test_a_store_has_one_local_run_at_a_time(
             pass
     with local_run.held("store"):
         assert [*tmp_path.iterdir()] == [tmp_path / "linked"]
+
+
+def test_a_store_is_held_also_once_its_folder_has_been_made(tmp_path: Path) -> None:
+    store = tmp_path / "deep" / "store"
+    with local_run.held(str(store)):
+        store.mkdir(parents=True)
+        with pytest.raises(InputError, match="another"), local_run.held(str(store)):
+            pass
+
+
+def test_another_folder_under_the_same_path_is_another_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = Path.stat
+
+    def in_a_container(self: Path, **given: Any) -> Any:
+        found = stat(self, **given)
+        return SimpleNamespace(st_dev=found.st_dev + 1_000, st_ino=found.st_ino)
+
+    store = str(tmp_path / "store")
+    with local_run.held(store), monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Path, "stat", in_a_container)
+        with local_run.held(store):
+            pass
+
+
+@pytest.mark.parametrize("method", ["bind", "__init__"])
+def test_a_kernel_that_gives_no_names_keeps_nobody_off(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "not permitted")
+
+    named = type("Named", (socket.socket,), {method: refused})
+    monkeypatch.setattr(socket, "socket", named)
+    with local_run.held(str(tmp_path)), local_run.held(str(tmp_path)):
+        pass
 
 
 def test_a_second_local_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,19 @@
 import json
 import math
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from rekindle.model.errors import RunError
 from rekindle_operator.api import recovery_policy
 from scenarios import application_scenarios, file_streams, scenario_selection
-from scenarios.application_scenarios import SCENARIOS, WITH, WITHOUT
+from scenarios.application_scenarios import SCENARIOS, WITH, WITHOUT, Outcome
 from scenarios.file_streams import FileStream
+from scenarios.scenario_run import ClusterRun
 
 
 @pytest.fixture
@@ -59,6 +63,25 @@ def test_a_file_is_committed_with_the_first_batch_that_goes_so_far(stream: FileS
     assert stream.lag(20.0) == 0.0
 
 
+def test_streams_may_be_written_to_while_somebody_looks(stream: FileStream) -> None:
+    class WrittenMeanwhile(dict[str, float]):
+        """Another file comes whenever somebody asks for one that is committed."""
+
+        def __contains__(self, name: object) -> bool:
+            stream.write(100.0 + len(stream.written))
+            return super().__contains__(name)
+
+    stream.write(1.0)
+    stream.write(2.0)
+    files = stream.files()
+    assert next(files) == (1.0, math.inf)
+    stream.write(3.0)
+    assert list(files) == [(2.0, math.inf)]
+    stream.committed = WrittenMeanwhile({"1000.json": 4.0})
+    assert stream.lag(10.0) == 8.0
+    assert len(stream.written) == 6
+
+
 def test_files_that_spark_has_put_together_are_read_too(stream: FileStream) -> None:
     for at in (1.0, 2.0):
         stream.write(at)
@@ -102,6 +125,43 @@ def test_the_ratio_stands_beside_its_bar() -> None:
     assert [one["value"] for one in told.values()] == [0.25, 30.0, 120.0]
 
 
+def test_both_runs_of_a_pair_are_measured_by_the_larger_lag() -> None:
+    files = {"stream-1": ((10.0, 40.0),)}
+    seen = {
+        WITH: Outcome(("a",), 5.0, 0.0, 60.0, files),
+        WITHOUT: Outcome(("a",), 20.0, 0.0, 60.0, files),
+    }
+    told = application_scenarios.compare(seen, {"stream-1": 1.0})
+    assert [one["weighted_unavailable_seconds"] for one in told.values()] == [10.0, 10.0]
+    assert [one["own_lag_seconds_max"] for one in told.values()] == [5.0, 20.0]
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(0.5, "met"), (0.51, "missed")])
+def test_the_outcome_says_whether_the_bar_was_met(ratio: float, word: str) -> None:
+    said = application_scenarios.verdict(SCENARIOS["applications"], ratio)
+    assert said.endswith(f"bar 0.5, {word}")
+
+
+@pytest.mark.parametrize("drivers_restart", [False, True])
+def test_a_driver_that_fails_after_the_failure_may_be_made_again(drivers_restart: bool) -> None:
+    failed: Any = SimpleNamespace(
+        metadata=SimpleNamespace(name="driver"), status=SimpleNamespace(phase="Failed")
+    )
+    site: Any = SimpleNamespace(
+        core=SimpleNamespace(list_namespaced_pod=lambda *_, **__: SimpleNamespace(items=[failed])),
+        operators=SimpleNamespace(failures=[]),
+    )
+    witness: Any = SimpleNamespace(logs=SimpleNamespace(folder="logs"))
+    run = ClusterRun(
+        site=site, witness=witness, scaler=cast(Any, None), drivers_restart=drivers_restart
+    )
+    with pytest.raises(RunError, match="has failed"):
+        run._check_driver()
+    run.begin_failure()
+    with nullcontext() if drivers_restart else pytest.raises(RunError, match="has failed"):
+        run._check_driver()
+
+
 def test_where_nothing_was_unavailable_there_is_no_ratio() -> None:
     with pytest.raises(RunError, match="there is no ratio"):
         application_scenarios.figures(SCENARIOS["applications"], runs(0.0, 0.0))
@@ -125,6 +185,7 @@ def test_unchanged_applications_have_nothing_of_rekindle() -> None:
     spec = body["spec"]
     assert "rekindle" not in json.dumps({**spec, "image": ""})
     assert spec["executor"]["instances"] == 3
+    assert "affinity" not in spec["executor"]
     assert spec["arguments"] == ["/shared", "stream-10=10"]
     assert body["metadata"]["name"] == "stream-10"
 
@@ -135,6 +196,7 @@ def test_a_protected_application_asks_for_the_sidecar() -> None:
     assert spec["driver"]["labels"] == {"rekindle.dev/inject": "true"}
     assert spec["arguments"][-1] == "--protect"
     assert len(spec["arguments"]) == 1 + 15 + 1
+    assert "podAntiAffinity" in spec["executor"]["affinity"], "there is one on each node"
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))

@@ -12,6 +12,7 @@ from operator_world import tell
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.applications import application_incident, application_recovery
+from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_testing.operator_builders import make_class
 
 
@@ -158,6 +159,142 @@ def test_a_recovery_ends_with_an_application_that_has_ended(made: Callable[..., 
         "Abandoned",
         "ApplicationGone",
     )
+
+
+def _with_another_policy(world: World) -> None:
+    world.known.forget_policy("flights", "all")
+    world.set_policy(1, "others")
+
+
+def _with_an_end(world: World) -> None:
+    tell(world.known.registry, objects.kubeflow_application("low", state="COMPLETED"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _without_its_policy,
+        _with_another_kind_of_policy,
+        _left_out_by_its_policy,
+        _with_another_policy,
+        _with_an_end,
+    ],
+)
+def test_a_recovery_ends_though_nobody_acted_when_what_recovered_the_application_went(
+    made: Callable[..., World], change: Callable[[World], None]
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    (left,) = (name for name in world.recoveries if name.startswith("low-"))
+    world.shell.forget()
+    change(world)
+    world.turn()
+    assert world.recoveries[left]["status"]["phase"] == "Abandoned"
+    world.turn()
+    assert left not in world.known.open_of(Place("flights", "low"))
+
+
+def test_a_recovery_that_tells_of_queries_is_left_to_whoever_tells_of_them(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    for body in world.recoveries.values():
+        (condition,) = body["status"]["conditions"]
+        body["status"]["conditions"].append({**condition, "type": "Planned"})
+    world.turn()
+    world.shell.forget()
+    _with_another_kind_of_policy(world)
+    world.turn()
+    world.turn()
+    assert [world.story(name)["phase"] for name in ("low", "high")] == ["Recovering"] * 2
+
+
+def test_the_end_of_an_incident_does_not_give_way_to_the_beginning_of_the_next_one(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.errands = {}
+    _with_another_policy(world)
+    world.turn()
+    world.turn()
+    for errand in world.errands.values():
+        errand()
+    told = [
+        (item["spec"]["policyName"], item["spec"]["incident"], item["status"]["phase"])
+        for name, item in sorted(world.recoveries.items())
+        if name.startswith("low-")
+    ]
+    assert told == [("all", 1, "Abandoned"), ("others", 2, "Recovering")]
+    (text,) = (
+        item["status"]["message"]
+        for name, item in world.recoveries.items()
+        if name.startswith("low-1")
+    )
+    assert text == "Policy others recovers low from now on."
+
+
+def test_an_incident_has_another_number_than_one_whose_recovery_is_not_seen_yet(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.errands = {}
+    world.lose("a", "b")
+    world.turn()
+    _with_another_policy(world)
+    world.turn()
+    world.turn()
+    for errand in world.errands.values():
+        errand()
+    assert {item["spec"]["incident"] for item in world.recoveries.values()} == {2}
+
+
+def _forget_applications(world: World) -> None:
+    for pod in world.pods.values():
+        world.known.registry.forget_pod(pod["metadata"]["uid"])
+    for name in ("low", "high"):
+        world.known.registry.forget_resource("sparkoperator.k8s.io", "flights", name)
+
+
+def test_a_write_that_is_refused_as_the_namespace_is_gone_is_not_tried_again(
+    made: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, _: object) -> None:
+        raise ApiRefused(path, NOT_FOUND, "no such namespace")
+
+    world = made(provisioning=(KARPENTER,))
+    world.errands = {}
+    world.lose("a", "b")
+    world.turn()
+    errands = list(world.errands.values())
+    monkeypatch.setattr(world, "create", refuse)
+    for errand in errands:
+        with pytest.raises(ApiRefused):
+            errand()
+    _forget_applications(world)
+    world.turn()
+    for errand in errands:
+        errand()
+
+
+def test_nothing_is_kept_of_applications_and_recoveries_that_are_gone(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    _without_its_policy(world)
+    world.turn()
+    assert world.shell.has_told(Place("flights", "low"), 1), "its end is not seen yet"
+    world.turn()
+    assert not world.shell.has_told(Place("flights", "low"), 1)
+    _forget_applications(world)
+    world.turn()
+    assert world.shell._sizes == {}
 
 
 def test_a_write_into_a_namespace_that_is_gone_gives_way_to_the_end(
@@ -358,6 +495,9 @@ def test_the_place_of_a_driver_that_nobody_starts_again_is_kept_for_some_minutes
     assert world.gates("low") == [GATE], "a driver's node takes its time to be fenced"
     world.turn(10.0)
     assert world.gates("low") == []
+    told = world.story("high")
+    assert (told["phase"], told["reason"]) == ("Recovering", "NoNewPods")
+    assert told["message"].startswith("No new pod of it has come for 10 minutes")
 
 
 def test_pods_that_somebody_may_have_refused_for_their_gate_get_none(

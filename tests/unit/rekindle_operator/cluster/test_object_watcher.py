@@ -137,6 +137,20 @@ def test_after_an_error_of_a_watch_everything_is_listed(said: Any) -> None:
     assert world.asked == ["list", "watch 7", "watch 9", "list", "watch 7"]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [_error(GONE), ApiRefused("/api/v1/pods", GONE, "too old")],
+    ids=["a version that is gone", "a version that is refused"],
+)
+def test_a_version_that_is_too_old_at_once_is_not_listed_again_at_once(said: Any) -> None:
+    """Lists of all pods, one behind the other, are the most that the API server can be asked."""
+    world = Watches(said, said, None)
+    began = time.monotonic()
+    world.watcher._run()
+    assert world.asked == ["list", "watch 7"] * 3
+    assert time.monotonic() - began >= 3 * PAUSE_SECONDS_MIN, "the second pause is longer"
+
+
 def test_an_error_of_a_watch_is_logged() -> None:
     world = Watches(_error(500), None)
     world.watcher._run()

@@ -5,12 +5,21 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
+import pytest
 import spark_objects as objects
 from operator_world import tell
 from spark_objects import Body
 
 from rekindle.protocol.store_paths import Place
-from rekindle_operator.api.recovery_resource import NodeRequest
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import (
+    ApplicationReference,
+    NodeRequest,
+    RecoverySpec,
+    RecoveryStatus,
+)
+from rekindle_operator.applications.application_incident import OpenStory
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
 from rekindle_operator.controller.effects import Effects
@@ -18,6 +27,7 @@ from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_operator.provisioning import NodeIncident, executor_of
 
 PLACE = Place("flights", "low")
+INCIDENT = NodeIncident(namespace="flights", application="low", number=1, recovery="low-1", uid="u")
 
 
 class World:
@@ -27,9 +37,8 @@ class World:
         self.known = ClusterView()
         self.pods: dict[str, Body] = {}
         self.asked = 0
-        unused: Any = SimpleNamespace(
-            forget=lambda *_: None, answered=lambda *_: None, dangers=lambda *_: ()
-        )
+        self.left: list[str] = []
+        unused: Any = SimpleNamespace(forget=lambda *_: None, dangers=lambda *_: ())
         self.inbox: EventInbox[ClusterView] = EventInbox()
         self.effects = Effects(
             known=self.known,
@@ -75,13 +84,18 @@ class World:
             news(self.known)
         return self.effects._shape(PLACE)
 
-    def get(self, path: str) -> Body:
+    def get(self, path: str) -> Body | None:
         self.asked += 1
-        return self.pods[path.rpartition("/")[2]]
+        return self.pods.get(path.rpartition("/")[2])
 
     def leave(self, key: str, errand: Callable[[], object]) -> None:
-        assert key
+        self.left.append(key)
         errand()
+
+    def vanish(self) -> None:
+        """The application is gone."""
+        for pod in self.pods.values():
+            self.known.registry.forget_pod(pod["metadata"]["uid"])
 
 
 def test_nodes_are_asked_for_by_the_executors_of_the_newest_driver() -> None:
@@ -99,14 +113,46 @@ def test_nothing_of_an_application_that_is_gone_is_kept_for_the_next_one_of_its_
     world = World()
     world.submit("one", "2")
     world.shape()
-    incident = NodeIncident(
-        namespace="flights", application="low", number=1, recovery="low-1", uid="u"
-    )
     row = NodeRequest("r", "karpenter", 1, "Pending", datetime.fromtimestamp(0, UTC))
-    world.effects._told({incident: (row,)})
+    world.effects._told({INCIDENT: (row,)})
     assert world.effects.whole.rows(PLACE) == {1: (row,)}
-    for pod in world.pods.values():
-        world.known.registry.forget_pod(pod["metadata"]["uid"])
+    application = world.known.application(PLACE)
+    assert application is not None
+    world.vanish()
     world.effects._look_at(PLACE)
+    (pod,) = (pod for name, pod in world.pods.items() if "exec" in name)
+    world.effects._measured(PLACE, application.executors[0], executor_of(pod))
     assert world.effects.whole.rows(PLACE) == {}
     assert world.effects._shape(PLACE) is None
+
+
+def test_requests_of_an_application_that_is_gone_are_counted_once_and_not_kept() -> None:
+    world = World()
+    world.submit("one", "2")
+    row = NodeRequest("r", "karpenter", 1, "Pending", datetime.fromtimestamp(0, UTC))
+    world.effects._told({INCIDENT: (row,)})
+    world.vanish()
+    world.known.take_changed()
+    for outcome in ("Pending", "Withdrawn", "Withdrawn"):
+        world.effects._look_at(PLACE)
+        world.effects._told({INCIDENT: (msgspec.structs.replace(row, outcome=outcome),)})
+    assert world.effects.whole.rows(PLACE) == {}
+    assert world.known.take_changed() == frozenset(), "it would be looked at again and again"
+    labels = {"provider": "karpenter", "outcome": "Withdrawn"}
+    counted = world.effects.metrics.registry.get_sample_value(
+        "rekindle_operator_node_requests_total", labels
+    )
+    assert counted == 1.0
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_the_recovery_of_an_application_that_is_gone_is_ended_by_one_alone(is_told: bool) -> None:
+    world = World()
+    spec = RecoverySpec(ApplicationReference("Driver", "low"), 1, "all", "default")
+    body = recovery_resource.to_object("flights", spec)
+    body["metadata"] |= {"uid": "u", "generation": 1}
+    world.known.see_recovery(recovery_resource.from_object(body))
+    if is_told:
+        world.effects.whole._stories[PLACE] = OpenStory("flights/all", spec, RecoveryStatus())
+    world.effects._look_at(PLACE)
+    assert ("abandon u" in world.left) != is_told

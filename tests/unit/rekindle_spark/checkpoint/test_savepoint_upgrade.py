@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from file_stories import Call, postponed
 
-from rekindle.model.errors import DamagedError, InputError
+from rekindle.model.errors import DamagedError, InputError, RunError
 from rekindle_spark.checkpoint import savepoint_upgrade, state_files
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.executor import partition
@@ -176,6 +176,49 @@ def test_what_a_fenced_driver_carries_over_late_changes_nothing(tmp_path: Path) 
     assert CheckpointStore(tmp_path).open(4.0).checkpoint == record
     assert {name: newer.files.read(name) for name in made} == made
     assert store_integrity.check(newer.files).damages == []
+
+
+def test_epochs_of_upgrades_that_stand_still_are_claimed(
+    tmp_path: Path,
+) -> None:
+    assert savepoint_upgrade.claimed(saved(tmp_path, built(2)).read(), 1) == 0
+    epochs = list[int]()
+    for generation in (2, 3, 4):
+        store = CheckpointStore(tmp_path)
+        history = store.open(float(generation))
+        assert savepoint_upgrade.claimed(history, generation) == max([0, *epochs])
+        states, records = list[Call](), list[Call]()
+        store.files = postponed(postponed(store.files, records, "create"), states, "put")
+        savepoint_upgrade.carry_over(built(3), store, history, 20.0)
+        for put in states:
+            put()
+        epochs.append(SAVED + generation - 1)
+        assert [*(tmp_path / f"checkpoints/{epochs[-1]}").glob("*.state")]
+    last = CheckpointStore(tmp_path)
+    history = last.open(5.0)
+    assert savepoint_upgrade.claimed(history, last.generation) == epochs[-1]
+    savepoint_upgrade.carry_over(built(3), last, history, 20.0)
+    assert savepoint_upgrade.claimed(last.read(), last.generation) == 0
+
+
+def test_where_its_epoch_is_taken_the_next_start_carries_over_to_another_one(
+    tmp_path: Path,
+) -> None:
+    saved(tmp_path, built(2))
+    fenced, store, calls = CheckpointStore(tmp_path), CheckpointStore(tmp_path), list[Call]()
+    history = fenced.open(2.0)
+    fenced.files = postponed(fenced.files, calls, "create")
+    fenced.complete_checkpoint(SAVED + 2, {**history.checkpoint})  # type: ignore[dict-item]
+    history = store.open(3.0)
+    for call in calls:
+        call()
+    with pytest.raises(RunError, match=r"has a record of epoch 9 that a fenced driver .*start aga"):
+        savepoint_upgrade.carry_over(built(3), store, history, 20.0)
+    again = CheckpointStore(tmp_path)
+    savepoint_upgrade.carry_over(built(3), again, again.open(4.0), 30.0)
+    checkpoint = again.read().checkpoint
+    assert checkpoint is not None
+    assert checkpoint["epoch"] == SAVED + 3
 
 
 def test_what_an_upgrade_that_was_killed_has_left_is_no_checkpoint(tmp_path: Path) -> None:

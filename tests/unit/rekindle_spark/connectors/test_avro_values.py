@@ -51,6 +51,7 @@ class Registry(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answering)
         self.asked: list[int] = []
         self.status = 0
+        self.unknown = b'{"error_code":40403,"message":"Schema not found"}'
         self.wants = ""
 
     @property
@@ -71,7 +72,7 @@ class Answering(BaseHTTPRequestHandler):
             status = 401
         body = json.dumps({"schema": json.dumps(SCHEMAS.get(number))}).encode()
         if status == 404 and not self.server.status:
-            body = b'{"error_code":40403,"message":"Schema not found"}'
+            body = self.server.unknown
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -191,6 +192,37 @@ def test_whole_numbers_are_times_where_their_unit_is_given(
     assert decoded(registry, MICROS, MOMENT, column, x=unit).rows.num_rows == 0
 
 
+CLOCKS = [
+    (pa.duration("us"), "ms", 1_500, dt.timedelta(seconds=1.5)),
+    (pa.duration("s"), "s", 90, dt.timedelta(seconds=90)),
+    (pa.time64("us"), "ms", 3_723_004, dt.time(1, 2, 3, 4_000)),
+    (pa.time64("us"), "us", 3_723_000_004, dt.time(1, 2, 3, 4)),
+    (pa.time32("s"), "ns", 3_723_000_000_000, dt.time(1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize(
+    ("column", "unit", "given", "wanted"), CLOCKS, ids=[f"{one[0]} {one[1]}" for one in CLOCKS]
+)
+def test_whole_numbers_are_durations_and_times_of_day_where_their_unit_is_given(
+    column: pa.DataType, unit: str, given: int, wanted: Any, registry: Registry
+) -> None:
+    found = decoded(registry, "long", given, pa.field("x", column), x=unit)
+    assert found.rows["x"].to_pylist() == [wanted]
+    found = decoded(registry, "long", given, pa.field("x", column))
+    assert "for a time: name the column's unit in `units`" in found.rejected[0]
+    if unit != "s":  # one more is no whole value of the column, or a day has fewer
+        more = given + 1 if unit == "ns" else 10**12
+        assert decoded(registry, "long", more, pa.field("x", column), x=unit).rejected or (
+            pa.types.is_duration(column)
+        )
+
+
+def test_a_whole_number_for_a_date_is_rejected_with_what_to_declare(registry: Registry) -> None:
+    found = decoded(registry, "long", 5, pa.field("x", pa.date32()))
+    assert "declare a whole number, and convert it in a map" in found.rejected[0]
+
+
 def test_what_is_no_value_of_a_known_schema_is_rejected_alone(registry: Registry) -> None:
     unknown = struct.pack(">bI", 0, 99) + b"x"
     bad = [b"", b"{}", unknown, order(1, "a")[:-1], order(1, "a") + b"x", value(3, {"value": "x"})]
@@ -228,6 +260,29 @@ def test_a_registry_that_is_away_or_refuses_makes_the_source_away(
         Avro(SCHEMA, "http://127.0.0.1:1").decode([order(1, "a")])
 
 
+UNKNOWN = struct.pack(">bI", 0, 99) + b"x"
+
+
+@pytest.mark.parametrize(
+    "said", [b'{"error_code":40403}', b'{"error_code":404}', b'{"error_code":"40403"}']
+)
+def test_a_registry_may_word_otherwise_that_it_has_no_such_schema(
+    said: bytes, registry: Registry
+) -> None:
+    registry.unknown = said
+    found = Avro(SCHEMA, registry.url).decode([order(1, "a"), UNKNOWN])
+    assert "unknown schema 99" in found.rejected[1]
+
+
+@pytest.mark.parametrize("said", [b"<html>", b'{"message":"no route"}', b'["error_code"]', b"404"])
+def test_a_page_that_is_not_there_is_not_what_a_registry_says(
+    said: bytes, registry: Registry
+) -> None:
+    registry.unknown = said
+    with pytest.raises(SourceAwayError, match="answers 404"):
+        Avro(SCHEMA, registry.url).decode([UNKNOWN])
+
+
 def test_a_registry_that_dies_within_an_answer_is_away(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +306,30 @@ def test_a_schema_that_is_none_of_avro_is_asked_for_once(
     assert found.rows["key"].to_pylist() == ["a", "b"]
     assert registry.asked == [1, 5]
     assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "array"}, {"type": "nosuch"}, None, 5, {"type": {}}], ids=str
+)
+def test_what_is_nothing_like_a_schema_is_asked_for_once_as_well(
+    schema: Any, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCHEMAS, 5, schema)
+    of_others = struct.pack(">bI", 0, 5) + b"x"
+    assert len(Avro(SCHEMA, registry.url).decode([of_others] * 9).rejected) == 9
+    assert registry.asked == [5]
+
+
+@pytest.mark.parametrize("error", [MemoryError, OSError, ImportError])
+def test_what_fails_on_the_node_is_no_fault_of_a_schema(
+    error: type[Exception], registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Avro(SCHEMA, registry.url)
+    with monkeypatch.context() as failing:
+        failing.setattr(fastavro, "parse_schema", mock.Mock(side_effect=error))
+        with pytest.raises(error):
+            decoder._schema(1)
+    assert decoder.decode([order(1, "a")]).rows.num_rows == 1
 
 
 def test_credentials_are_read_where_they_are_needed_and_sent_nowhere_else(

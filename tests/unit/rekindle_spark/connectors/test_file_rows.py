@@ -3,13 +3,16 @@
 import gzip
 import io
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from file_inputs import ends, lines, on_a_node, source, values
 
 from rekindle_spark.connectors import file_rows
+from rekindle_spark.connectors.file_rows import Piece
 from rekindle_spark.connectors.file_source import FileSource
 
 COUNT = 4_000
@@ -48,6 +51,18 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSource:
     monkeypatch.setattr(file_rows, "_readers", file_rows._Readers())
     Gzip.opened = Gzip.back = Gzip.closed_files = 0
     return on_a_node(found)
+
+
+class Unread(list[int]):
+    """Numbers that nobody goes through."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("went through all rows")
+
+
+def test_where_no_row_is_wrong_none_is_looked_at() -> None:
+    piece = Piece(pa.table({"n": [1, 2]}), Unread([0, 1]), {})
+    assert file_rows._without(piece, {}) is piece
 
 
 def read_on(found: FileSource, step: int) -> None:

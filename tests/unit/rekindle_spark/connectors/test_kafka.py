@@ -309,22 +309,25 @@ def test_what_is_logged_of_a_topic_is_known_by_its_id(client: Any) -> None:
     client.TopicCollection = list
     found = source()
     found._asking = kafka._Asking(found)
-    found._asking._admin = SimpleNamespace(
-        describe_topics=lambda topics, **_: {
-            name: SimpleNamespace(result=lambda name=name: described(name)) for name in topics
-        },
-        poll=lambda _: 0,
-    )
-    found.check_identity("flights/3", "first")
+    asked: list[list[str]] = []
+
+    def describe_topics(topics: list[str], **_: Any) -> dict[str, Any]:
+        asked.append(topics)
+        return {name: SimpleNamespace(result=lambda name=name: described(name)) for name in topics}
+
+    found._asking._admin = SimpleNamespace(describe_topics=describe_topics, poll=lambda _: 0)
+    known["rides"] = "other"
+    found.check_identities([("rides/0", "other"), *[(f"flights/{n}", "first") for n in range(9)]])
+    assert asked == [["flights", "rides"]]
     with pytest.raises(DataLossError, match="topic flights: was recreated"):
-        found.check_identity("flights/3", "second")
+        found.check_identities([("flights/3", "first"), ("flights/4", "second")])
     for there, text in (
         (Fault("UNKNOWN_TOPIC_OR_PART"), "is not there now"),
         (Fault("_TIMED_OUT"), "words of _TIMED_OUT"),
     ):
         known["flights"] = there
         with pytest.raises(SourceAwayError, match=text):
-            found.check_identity("flights/3", "first")
+            found.check_identities([("flights/3", "first")])
 
 
 @pytest.mark.usefixtures("client")

@@ -24,7 +24,7 @@ WORKERS = {
 class Unused:
     """Stands for a part that does nothing before the loop runs."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object, **__: object) -> None: ...
 
 
 class CatchUp:
@@ -90,7 +90,7 @@ def test_threads_that_have_started_end_where_another_one_cannot_start(
     before = set(threading.enumerate())
     guidance: Any = None
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        driver_main._run(application, guidance)
+        driver_main._run(application, guidance, 0)
     assert set(threading.enumerate()) <= before
     assert application.stopping
     assert application.polls.is_stopped

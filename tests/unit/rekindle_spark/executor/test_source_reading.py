@@ -1,5 +1,6 @@
 """Source partitions among readers: each offset is read by one of them, whatever their numbers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -56,11 +57,20 @@ def test_each_offset_is_read_by_exactly_one_reader_in_order(
 
 
 class Recreated(Numbers):
-    """Its partitions have another identity than before."""
+    """Its partitions have another identity than before; `asked` has what was done."""
 
-    def check_identity(self, partition: str, identity: str) -> None:
-        if identity != "second":
-            raise DataLossError(where=partition, what=f"is not {identity}", remedy="begin again")
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def read(self, partition: str, start: int, end: int) -> pa.Table:
+        self.asked.append(partition)
+        return super().read(partition, start, end)
+
+    def check_identities(self, logged: Sequence[tuple[str, str]]) -> None:
+        self.asked.append([*logged])
+        for name, identity in logged:
+            if identity != "second":
+                raise DataLossError(where=name, what=f"is not {identity}", remedy="go back")
 
 
 def test_rows_of_a_partition_that_was_recreated_are_not_those_that_are_logged() -> None:
@@ -71,6 +81,16 @@ def test_rows_of_a_partition_that_was_recreated_are_not_those_that_are_logged() 
     assert numbers(("a", 0, 4, "second"), ("a", 4, 6, ""), ("b", 5, 5, "first")) == [0, 2, 4]
     with pytest.raises(DataLossError, match="b: is not first"):
         numbers(("a", 0, 4, "second"), ("b", 0, 4, "first"))
+
+
+def test_identities_are_asked_for_once_behind_all_rows() -> None:
+    source, second = Recreated(), "second"
+    spans = [("a", 0, 4, second), ("a", 4, 6, second), ("b", 0, 4, second), ("c", 2, 4, "")]
+    source_reading.read(source, spans, lambda given: given, 0.0)  # type: ignore[arg-type]
+    assert source.asked == ["a", "a", "b", "c", [("a", second), ("b", second)]]
+    source.asked.clear()
+    source_reading.read(source, spans[3:], lambda given: given, 0.0)  # type: ignore[arg-type]
+    assert source.asked == ["c"]
 
 
 def test_what_was_read_says_how_late_it_is_and_how_large() -> None:

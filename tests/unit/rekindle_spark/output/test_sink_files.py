@@ -69,7 +69,8 @@ def test_a_value_that_is_none_of_its_type_is_told_with_its_column(
     table = pa.table({"n": [1, 2], "x": values})
     with pytest.raises(StepError, match=r"query delays, column 'x'.*none of type"):
         outputs.write("delays", "0-1.parquet", table)
-    outputs.write("delays.dead-letters", "0-1.parquet", table)
+    for kept in ("delays.dead-letters", "delays.late", "delays.late-left", "delays.late-right"):
+        outputs.write(kept, "0-1.parquet", table)
     outputs.write("delays", "0-1.parquet", table[:1])
 
 

@@ -94,6 +94,27 @@ def test_a_late_checkpoint_is_passed_over_and_keeps_no_older_one_alive(tmp_path:
     assert sorted(found) == ["8.json", "9.json"]
 
 
+def test_a_checkpoint_that_is_given_up_lets_nothing_go_of_what_runs_again(tmp_path: Path) -> None:
+    older = opened(str(tmp_path), 9)
+    name, data = late(older, 5, checkpoint(5, "A"))
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    newer.files.create(name, data)
+    left = {"outputs": [["rows.dead-letters/0", 4, 1, "A-4", "A"]]}
+    newer.commit({**commit("A", 3, 4), **left, "choices": [["rows.dead-letters/0", 4, [1], []]]})
+    before = newer.fold.record()
+    newer.begin_checkpoint(5)
+    assert not newer.complete_checkpoint(5, checkpoint(5, "B"))
+    assert newer.fold.record() == before
+    assert newer.fold.has_digests
+    newer.begin_checkpoint(6)
+    assert newer.complete_checkpoint(6, checkpoint(6, "B"))
+    assert (newer.fold.has_digests, newer.fold.choices) == (False, {})
+    record = newer.read().checkpoint
+    assert record is not None
+    assert commit_summary.from_record(record) == newer.fold
+
+
 def test_of_two_drivers_the_older_one_makes_no_way_for_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
