@@ -377,7 +377,7 @@ def kill_host(application: Application, node: str) -> None:
 
     Not right after a checkpoint: the next host would go on from that, and nothing would be lost.
     """
-    application.await_condition("state ahead of the checkpoint", lambda: _is_ahead(application))
+    application.await_condition("state ahead of the checkpoint", lambda: is_ahead(application))
     hosts = [
         pid
         for pid in application.cluster.processes(node)
@@ -386,7 +386,7 @@ def kill_host(application: Application, node: str) -> None:
     process_sets.signal_all(hosts, signal.SIGKILL)
 
 
-def _is_ahead(application: Application) -> bool:
+def is_ahead(application: Application) -> bool:
     """Whether epochs have run since the newest checkpoint."""
     newest = {kind: application.happened(kind)[-1:] for kind in ("checkpoint", "ran")}
     if not newest["checkpoint"] or not newest["ran"]:

@@ -4,23 +4,31 @@ The laboratory's stage `links` runs the files of faults over links as a whole.
 """
 
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from application import LASTING, Application, Before, kill_host
+import readings
+from application import LASTING, Application, Before, Event, is_ahead, kill_host
 from harms import (
     all_nodes,
     in_the_middle_of_an_epoch,
     lose,
     meet,
     neighbours,
+    newest_of,
     node_of,
     start_workers,
 )
 
 Prepare = Callable[..., Application]
 LINKS = {**LASTING, "exchange": "links"}
+# Epochs are closer than the step that crawls lets them end. However long they are they take along
+# all rows that have come: nothing follows an epoch that leaves some out.
+CLOSE = {**LINKS, "epoch_seconds": 0.3, "epoch_stretch_max": 20, "checkpoint_seconds": 8}
+# Epochs on their way: the one that is awaited, and at least one that follows it.
+SEVERAL = 2
 
 
 def test_losses_over_links_change_no_row(prepare: Prepare) -> None:
@@ -34,6 +42,98 @@ def test_losses_over_links_change_no_row(prepare: Prepare) -> None:
         the_driver_is_killed,
     )
     application.finish()
+
+
+def test_losses_with_several_epochs_on_their_way_change_no_row(prepare: Prepare) -> None:
+    application = prepare(policy={"silent_seconds": 8}, runtime=CLOSE)
+    application.start_and_recover()
+    meet(
+        application,
+        one_is_killed_while_epochs_follow,
+        a_host_dies_while_epochs_follow,
+        the_driver_is_killed_while_epochs_follow,
+    )
+    application.finish()
+
+
+def one_is_killed_while_epochs_follow(application: Application) -> None:
+    before = Before.of(application)
+    while_epochs_follow(application)
+    victim = node_of(application, "by-hour")
+    lost = lose(application, [victim])
+    assert_several_were_on_their_way(application, lost, "confirmed")
+    start_workers(application, victim, after=lost)
+    application.await_event("recovered", after=lost)
+    epochs_follow_again(application)
+    before.assert_untouched(neighbours(application, victim))
+
+
+def a_host_dies_while_epochs_follow(application: Application) -> None:
+    while_epochs_follow(application)
+    begin = application.seen
+    kill_host(application, node_of(application, "rising"))
+    application.await_event("state-lost", after=begin)
+    assert_several_were_on_their_way(application, begin, "state-lost")
+    application.await_event("recovered", after=begin)
+    epochs_follow_again(application)
+
+
+def the_driver_is_killed_while_epochs_follow(application: Application) -> None:
+    while_epochs_follow(application)
+    application.driver.kill()
+    assert number_on_their_way(application.events[: application.seen]) >= SEVERAL
+    application.start_and_recover()
+    epochs_follow_again(application)
+
+
+def while_epochs_follow(application: Application) -> None:
+    """Returns when an epoch has just run, others are on their way, and states are ahead of the
+    newest checkpoint."""
+
+    def follow() -> bool:
+        ran = newest_of(application, "ran")
+        is_early = ran is not None and time.time() < ran["at"] + readings.SLOW_SECONDS / 4
+        return is_early and number_on_their_way(application.events) >= SEVERAL
+
+    with a_step_that_crawls(application):
+        application.await_condition(
+            "epochs follow each other", lambda: follow() and is_ahead(application)
+        )
+
+
+@contextmanager
+def a_step_that_crawls(application: Application) -> Iterator[None]:
+    """Epochs take longer than they are apart. A call that has begun is not cut short."""
+    trap = application.traps / readings.CRAWLS
+    trap.touch()
+    yield
+    trap.unlink()
+
+
+def number_on_their_way(events: Sequence[Event]) -> int:
+    """How many epochs were on their way at the last of these events."""
+    cut, ran = (newest_epoch(events, kind) for kind in ("cut", "ran"))
+    return cut - ran
+
+
+def newest_epoch(events: Sequence[Event], kind: str) -> int:
+    return next((int(event["epoch"]) for event in reversed(events) if event["kind"] == kind), 0)
+
+
+def assert_several_were_on_their_way(application: Application, begin: int, kind: str) -> None:
+    """When the first event of a kind since `begin` was written."""
+    first = application.events.index(application.happened(kind, after=begin)[0], begin)
+    assert number_on_their_way(application.events[:first]) >= SEVERAL
+
+
+def epochs_follow_again(application: Application) -> None:
+    """An epoch that followed another counts."""
+    begin = application.seen
+    with a_step_that_crawls(application):
+        application.await_condition(
+            "an epoch that followed another counts",
+            lambda: any(ran["following"] for ran in application.happened("ran", after=begin)),
+        )
 
 
 def one_is_killed_in_the_middle_of_an_epoch(application: Application) -> None:

@@ -97,6 +97,13 @@ class CheckpointCoordinator:
         self._begin(epoch, work)
         return epoch
 
+    def is_coming(self, epoch: int, work: Ranges) -> bool:
+        """Whether a checkpoint is on its way, or is wanted of this epoch once it begins."""
+        if self.epoch is not None or self.preserving is not None:
+            return True
+        seconds = time.monotonic() - self.last_at
+        return epoch > self.shared and self._is_wanted(epoch, work, seconds)
+
     def _is_wanted(self, epoch: int, work: Ranges, seconds: float) -> bool:
         application, runtime = self.application, self.application.settings.runtime
         hurried = self.is_urgent or self.is_hurried

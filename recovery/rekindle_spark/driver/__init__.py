@@ -6,6 +6,7 @@ driver_context    what the parts of one driver share
 event_log         what happens, line by line
 driver_clock      what time it is for a driver: seconds since 1970 that never jump
 epoch_loop        the epoch loop: cut, run, commit, checkpoint
+epoch_pipeline    epochs on their way: the awaited one and those that follow it
 priority_classes  what matters less and holds up the epochs runs behind them
 catch_up_loop     the catch-up loop: brings newly placed partitions forward
 partition_table   where partitions are, how far, and which blocks are retained

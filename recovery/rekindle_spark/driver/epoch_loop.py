@@ -8,7 +8,8 @@ While something lost is not back epochs are longer: what an epoch costs hardly d
 it takes in, so that less is spent on those that run, and on those that will be caught up with. The
 offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
 taken along: they run the epochs that they lack and the new one in the same job. Where the next
-epoch is due before one has run, it is cut and its sources go ahead. A savepoint is a
+epoch is due before one has run, it is cut and its sources go ahead; over links it follows as a
+whole (`epoch_pipeline`). A savepoint is a
 checkpoint of the newest epoch, after which no other is cut. A drain takes the rest of the input in
 epochs that follow each other without a pause, while everything runs.
 
@@ -18,7 +19,6 @@ Why: docs/decisions/0038-epochs-are-longer-in-an-outage.md.
 import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from rekindle.model.switch_mode import ON
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
@@ -27,6 +27,7 @@ from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut
+from rekindle_spark.driver.epoch_pipeline import BegunEpoch, ConcurrentWork, EpochPipeline
 from rekindle_spark.driver.priority_classes import PriorityClasses
 from rekindle_spark.flow_control import memory_budget
 from rekindle_spark.jobs import job_results, job_runner, job_specs
@@ -124,16 +125,6 @@ class SourcePrefetch:
         return sources - program.uncertain if sources != live else frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ConcurrentWork:
-    """What runs beside an epoch. `is_quiet`: nothing is being done for partitions that catch up,
-    `trails`: some run behind the epochs, by jobs of which so many have ended."""
-
-    is_quiet: bool
-    trails: bool
-    jobs_ended: int
-
-
 @dataclass(slots=True)
 class EpochLoop:
     """Runs epochs until the input has ended and everything is finished, or `is_saved`."""
@@ -150,10 +141,12 @@ class EpochLoop:
     next_cut_at: float = field(default=0.0)
     drains: bool = False
     ahead: SourcePrefetch = field(init=False)
+    pipeline: EpochPipeline = field(init=False)
     classes: PriorityClasses = field(init=False)
 
     def __post_init__(self) -> None:
         self.ahead = SourcePrefetch(self.application)
+        self.pipeline = EpochPipeline(self.application)
         self.classes = PriorityClasses(self.application, self.control, self.checkpointing)
 
     def run(self) -> None:
@@ -163,7 +156,8 @@ class EpochLoop:
             self._await_epoch()
             if not self._is_cut:
                 self._cut()
-            self._run_epoch(self.application.arrivals.last.epoch)
+            awaited = self.pipeline.awaited
+            self._run_epoch(awaited.epoch if awaited else self.application.arrivals.last.epoch)
             self._save()
         if self.final is not None and not self.is_saved:
             output_commit.publish_all(self.application, self.final.epoch)
@@ -197,7 +191,7 @@ class EpochLoop:
 
     def _await_epoch(self) -> None:
         """Wait until the next epoch is due, the first until something is placed that can run it: a
-        backlog then comes in few long epochs."""
+        backlog then comes in few long epochs. One on its way is waited for elsewhere."""
         application = self.application
         while True:
             self.control.pump()
@@ -205,7 +199,7 @@ class EpochLoop:
             self.classes.advance()
             begun = application.progress.placed or application.newest > 0
             due = begun and self._is_due
-            if (due or self._is_cut) and not application.paused:
+            if self.pipeline.awaited or ((due or self._is_cut) and not application.paused):
                 return
             time.sleep(POLL_SECONDS)
 
@@ -252,37 +246,23 @@ class EpochLoop:
     def _run_epoch(self, epoch: int) -> None:
         """Run an epoch for all live partitions, again after each loss until none interrupts."""
         application, ahead = self.application, self._result_ahead()
-        together = self.final is not None or self.drains or self.checkpointing.is_urgent
         while True:
-            self.classes.begin_epoch(together=together)
-            with application.lock:
-                application.begun = epoch
-                work = self._work(epoch)
-                if not work:
-                    application.newest = epoch
-                    break
-            checkpoint = self.checkpointing.due(epoch, work)
-            if checkpoint is None:
-                checkpoint = self.checkpointing.within(work)
-            before = self._concurrent_work()
-            result = job_runner.run(
-                application,
-                work,
-                urgency=job_runner.URGENT,
-                checkpoint=checkpoint,
-                meanwhile=partial(self._meanwhile, epoch, time.monotonic(), ahead),
-            )
-            if result.finished:
+            begun = self.pipeline.awaited or self._begin(epoch)
+            if begun is None:
+                break
+            result = self._awaited_result(begun, ahead)
+            if result.finished and not begun.following:
                 self.ahead.note(ahead, result)
             result = _together(ahead, result)
             self.control.results.put(result)
             if result.finished:
                 self.attempts.clear()
-                self._tell(epoch, result, ahead=ahead.finished)
+                is_ahead = ahead.finished or begun.following > 0
+                self._tell(begun, result, ahead=is_ahead)
                 application.arrivals.ran(application.cuts[epoch].rows, result.seconds)
-                self._note_times(result, work, before, ahead=ahead.finished)
+                self._note_times(result, begun.work, begun.beside, ahead=is_ahead)
                 with application.lock:
-                    application.progress.live |= set(work)
+                    application.progress.live |= set(begun.work)
                     application.newest = epoch
                     application.epoch_seconds = result.seconds
                 break
@@ -291,10 +271,33 @@ class EpochLoop:
         self.control.pump()
         self.control.report_caught_up()
         self.checkpointing.advance()
-        if self.checkpointing.epoch is None and self.final is None:
+        if self.checkpointing.epoch is None and self.final is None and not self.pipeline.awaited:
             partition_migration.carry_out(application, self.checkpointing.state_bytes)
         self.classes.advance()
         self.checkpointing.is_hurried = partition_migration.hurries_checkpoint(application)
+
+    def _begin(self, epoch: int) -> BegunEpoch | None:
+        """Begin an epoch while no other is on its way. None where nothing runs it."""
+        application = self.application
+        together = self.final is not None or self.drains or self.checkpointing.is_urgent
+        self.classes.begin_epoch(together=together)
+        with application.lock:
+            application.begun = epoch
+            work = self._work(epoch)
+            if not work:
+                application.newest = epoch
+                return None
+        checkpoint = self.checkpointing.due(epoch, work)
+        if checkpoint is None:
+            checkpoint = self.checkpointing.within(work)
+        return self.pipeline.begin(epoch, work, self._concurrent_work(), checkpoint)
+
+    def _awaited_result(self, begun: BegunEpoch, ahead: Result) -> Result:
+        """Wait until the awaited epoch, with its sources or after they went `ahead`, has ended."""
+        began = time.monotonic()
+        while (result := self.pipeline.poll(POLL_SECONDS)) is None:
+            self._meanwhile(begun.epoch, began, ahead)
+        return result
 
     def _result_ahead(self) -> Result:
         """What came of this epoch's sources where they went ahead; `seconds` is how long they were
@@ -319,10 +322,15 @@ class EpochLoop:
 
     def _meanwhile(self, epoch: int, began: float, ahead: Result) -> None:
         """While an epoch's job is on its way, begun then, with its sources or after they went
-        ahead: let those of the next epoch go ahead, if that is due and it is time for it."""
+        ahead: let those of the next epoch go ahead, if that is due and it is time for it. Over
+        links all of the next epoch follows."""
         self.control.pump()
         self.classes.advance()
         if self.checkpointing.is_urgent or self.attempts.failing_since is not None:
+            return
+        awaited = self.pipeline.awaited
+        if awaited is not None and awaited.job.job.is_linked:
+            self._follow()
             return
         elapsed_seconds = time.monotonic() - began
         if not self.ahead.is_time(elapsed_seconds, sources_ran=ahead.finished):
@@ -333,6 +341,35 @@ class EpochLoop:
             if not is_cut:
                 self._cut()
             self.ahead.begin(epoch + 1)
+
+    def _follow(self) -> None:
+        """Begin the next epoch behind those on their way, if it is due and nothing waits for these
+        to end. One that turns out to be of a drain, or as large as memory allows, waits too."""
+        application, pipeline = self.application, self.pipeline
+        is_cut = application.arrivals.last.epoch > pipeline.begun[-1].epoch
+        if self.final is not None or self.drains or not (is_cut or self._is_due):
+            return
+        if pipeline.is_full or application.arrivals.is_behind:
+            return
+        with application.lock:
+            may_follow = pipeline.may_be_followed(self._ready()) and not self._is_waited_for
+        if not may_follow:
+            return
+        if not is_cut:
+            self._cut()
+        if self.final is None and not self.drains and not application.arrivals.is_behind:
+            pipeline.follow(self._concurrent_work())
+
+    @property
+    def _is_waited_for(self) -> bool:
+        """Whether something waits until no epoch is on its way: a checkpoint, which has the states
+        of one epoch, partitions that move, or a change of classes."""
+        application, awaited = self.application, self.pipeline.begun[0]
+        return (
+            self.checkpointing.is_coming(awaited.epoch, awaited.work)
+            or bool(partition_migration.pending(application))
+            or not self.classes.is_settled
+        )
 
     def _concurrent_work(self) -> ConcurrentWork:
         """What is being done beside an epoch."""
@@ -360,15 +397,16 @@ class EpochLoop:
                 result, ahead=ahead, is_crowded=is_crowded, may_rest=self.classes.may_rest
             )
 
-    def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
+    def _tell(self, begun: BegunEpoch, result: Result, *, ahead: bool) -> None:
         """Say how long an epoch has taken, and each of its stages."""
         self.application.events.write(
             "ran",
-            epoch=epoch,
+            epoch=begun.epoch,
             seconds=result.seconds,
             stage_seconds=job_results.longest(result.stages),
             ahead=ahead,
             linked=result.linked,
+            following=begun.following,
         )
 
     def _save(self) -> None:
@@ -404,16 +442,8 @@ class EpochLoop:
     def _work(self, epoch: int) -> dict[int, tuple[int, int]]:
         """Live partitions, and those that may join: all their producers are in the same job."""
         application, progress = self.application, self.application.progress
-        gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
-        for partition in application.program.in_order(progress.placed.keys() - progress.trailing):
-            if partition not in progress.live:
-                if partition in application.claimed or partition in progress.suspects.alone:
-                    continue
-                if away_sources.is_held(application, partition):
-                    continue
-                if not progress.caught_up(partition, application.newest, gap):
-                    continue
+        for partition in self._ready():
             producers = set(application.program.upstream(partition))
             if any(u not in work and progress.finished.get(u, -1) < epoch for u in producers):
                 continue
@@ -422,6 +452,21 @@ class EpochLoop:
             elif not producers - progress.live:
                 progress.live.add(partition)
         return work
+
+    def _ready(self) -> list[int]:
+        """Partitions that are live or have almost caught up, producers first."""
+        progress = self.application.progress
+        placed = self.application.program.in_order(progress.placed.keys() - progress.trailing)
+        return [number for number in placed if number in progress.live or self._may_join(number)]
+
+    def _may_join(self, partition: int) -> bool:
+        application, progress = self.application, self.application.progress
+        if partition in application.claimed or partition in progress.suspects.alone:
+            return False
+        if away_sources.is_held(application, partition):
+            return False
+        gap = application.settings.runtime.join_gap_epochs
+        return progress.caught_up(partition, application.newest, gap)
 
     def _failed(self, result: Result) -> None:
         given_up = self.ahead.give_up()

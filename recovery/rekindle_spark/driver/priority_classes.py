@@ -222,6 +222,22 @@ class PriorityClasses:
 
     def _choose(self, together: bool) -> None:
         application, progress = self.application, self.application.progress
+        before = progress.trailing
+        second = progress.trailing = self._second_class(together)
+        if bool(before) != bool(second):
+            kind = "classes-apart" if second else "classes-together"
+            names = application.names(second & progress.live)
+            application.events.write(kind, epoch=application.newest, behind=names)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether an epoch that began now would have the classes of the newest one."""
+        with self.application.lock:
+            second = self._second_class(not self._may_be_apart)
+            return second == self.application.progress.trailing
+
+    def _second_class(self, together: bool) -> frozenset[int]:
+        application, progress = self.application, self.application.progress
         before, second = progress.trailing, set[int]()
         if not together and self.rule.is_apart:
             second = set(range(len(application.program.owner))) - self._first_class()
@@ -234,11 +250,7 @@ class PriorityClasses:
         running = set(self.claimed)
         if running or (behind and not together):
             second = _with_downstream(application.program, second | running | behind)
-        progress.trailing = frozenset(second)
-        if bool(before) != bool(second):
-            kind = "classes-apart" if second else "classes-together"
-            names = application.names(second & progress.live)
-            application.events.write(kind, epoch=application.newest, behind=names)
+        return frozenset(second)
 
     @property
     def _may_be_apart(self) -> bool:

@@ -37,9 +37,9 @@ __all__ = [
     "Attempts",
     "Result",
     "RunningJob",
+    "follow",
     "give_up",
     "poll",
-    "run",
     "start",
     "submit",
 ]
@@ -109,6 +109,25 @@ def start(
         patience_seconds,
         linked=urgency != CATCH_UP,
     )
+
+
+def follow(application: DriverContext, before: RunningJob, work: Ranges) -> RunningJob | None:
+    """Submit a job that runs the next epoch of what `before` runs, which goes over links and is on
+    its way or has ended: on each executor each task behind that of the same partitions. None, and
+    nothing runs, where an executor has no link any more, or where there has been a loss since."""
+    began = time.monotonic()
+    with application.lock:
+        if application.losses != before.losses:
+            return None
+        specification = _specification(application, work, AHEAD, None)
+        number = application.attempts
+        application.readers.begin(specification.reads)
+    job = application.exchange.follow(before.job, specification.stages, specification.output_order)
+    if job is None:
+        with application.lock:
+            application.readers.end(specification.reads)
+        return None
+    return RunningJob(specification, job, before.losses, began, number)
 
 
 def submit(
@@ -193,23 +212,6 @@ def give_up(application: DriverContext, running: RunningJob, why: str) -> Result
     if application.losses != running.losses:
         return Result(False, 0.0, acknowledgements=result.acknowledgements)
     return result
-
-
-def run(
-    application: DriverContext,
-    work: Ranges,
-    *,
-    urgency: int,
-    checkpoint: int | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> Result:
-    """Run `work` to its end; `meanwhile` is called while waiting."""
-    running = start(application, work, urgency=urgency, checkpoint=checkpoint)
-    while True:
-        result = poll(application, running, POLL_SECONDS)
-        if result is not None:
-            return result
-        meanwhile()
 
 
 def _cancel(application: DriverContext, running: RunningJob, why: str) -> None:

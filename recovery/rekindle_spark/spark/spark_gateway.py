@@ -131,25 +131,30 @@ class Job:
     """A submitted job; its reports may be read before it has ended. `is_linked`: over links."""
 
     def __init__(self, handle: Any) -> None:
-        self._handle = handle
+        self.handle = handle
         self.is_linked = bool(handle.isLinked())
 
     def wait(self, seconds: float) -> bool:
         """Whether the job has ended, waiting up to `seconds` for it."""
-        return bool(self._handle.await_(int(seconds * 1000)))
+        return bool(self.handle.await_(int(seconds * 1000)))
+
+    @property
+    def is_past_first_stage(self) -> bool:
+        """Whether it goes over links and the tasks of its first stage have ended."""
+        return bool(self.handle.isPastFirstStage())
 
     def failure(self) -> str:
         """What Spark says of a job that failed; empty when it went well."""
-        return str(self._handle.failure())
+        return str(self.handle.failure())
 
     def shuffle(self, stage: int) -> int:
         """The shuffle id of a stage's output."""
-        return int(self._handle.shuffle(stage))
+        return int(self.handle.shuffle(stage))
 
     def reports(self) -> list[dict[str, Any]]:
         """The reports of the tasks that have ended, each with `arrived`: seconds since the job was
         submitted."""
-        data = bytes(self._handle.reports())
+        data = bytes(self.handle.reports())
         (count,) = struct.unpack_from(">i", data)
         position, found = 4, []
         for _ in range(count):
@@ -161,7 +166,7 @@ class Job:
 
     def cancel(self, reason: str) -> None:
         """Give the job up; whatever it has done may be done again."""
-        self._handle.cancel(reason)
+        self.handle.cancel(reason)
 
 
 class SparkGateway:
@@ -209,6 +214,15 @@ class SparkGateway:
         output.
         """
         return Job(self.handle.submit(_encode(stages, output_order), linked))
+
+    def follow(
+        self, before: Job, stages: Sequence[Sequence[Task]], output_order: Sequence[int]
+    ) -> Job | None:
+        """Run stages over links behind those of a job that goes over links, with the same
+        partitions in each task: each task behind the one that has its partitions. None, and nothing
+        runs, where an executor has no link any more."""
+        handle = self.handle.follow(_encode(stages, output_order), before.handle)
+        return None if handle is None else Job(handle)
 
     def remove(self, shuffles: Iterable[int]) -> None:
         """Delete shuffles at once, files included."""

@@ -88,6 +88,9 @@ public final class Exchange {
     /** Whether it goes over links. */
     boolean isLinked();
 
+    /** Whether it goes over links, and all tasks of its first stage have ended. */
+    boolean isPastFirstStage();
+
     /** All reports so far: count, then nanoseconds since the submission, length, bytes of each. */
     byte[] reports() throws IOException;
 
@@ -140,6 +143,11 @@ public final class Exchange {
     }
 
     @Override
+    public boolean isPastFirstStage() {
+      return false;
+    }
+
+    @Override
     public byte[] reports() throws IOException {
       return reports.reports.encoded();
     }
@@ -164,12 +172,9 @@ public final class Exchange {
   public Job submit(byte[] specification, boolean linked) throws IOException {
     DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
     Targets targets = new Targets(Stage.Task.ints(in));
-    List<List<Stage.Task>> stages = new ArrayList<>();
-    for (int left = in.readInt(); left > 0; left--) {
-      stages.add(Stage.Task.readAll(in, (shuffle, of) -> reduceIds(shuffle, of, targets)));
-    }
+    List<List<Stage.Task>> stages = stages(in, targets);
     Map<String, Links.Place> places = linked ? places(stages) : Map.of();
-    if (!places.isEmpty()) return submit(targets, stages, places);
+    if (!places.isEmpty()) return submit(targets, stages, places, null);
     Long mark = leftovers.begin();
     Runnable ended = () -> leftovers.end(mark);
     try {
@@ -178,6 +183,26 @@ public final class Exchange {
       ended.run();
       throw failed;
     }
+  }
+
+  /**
+   * Submits a job whose tasks have the partitions of those of `before`, each behind that one; null
+   * where one of its executors has no link any more.
+   */
+  public Job follow(byte[] specification, Job before) throws IOException {
+    DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
+    Targets targets = new Targets(Stage.Task.ints(in));
+    List<List<Stage.Task>> stages = stages(in, targets);
+    Map<String, Links.Place> places = places(stages);
+    return places.isEmpty() ? null : submit(targets, stages, places, (LinkedJob) before);
+  }
+
+  private List<List<Stage.Task>> stages(DataInputStream in, Targets targets) throws IOException {
+    List<List<Stage.Task>> stages = new ArrayList<>();
+    for (int left = in.readInt(); left > 0; left--) {
+      stages.add(Stage.Task.readAll(in, (shuffle, of) -> reduceIds(shuffle, of, targets)));
+    }
+    return stages;
   }
 
   private Job submit(Targets targets, List<List<Stage.Task>> stages, Runnable ended) {
@@ -197,7 +222,10 @@ public final class Exchange {
   }
 
   private Job submit(
-      Targets targets, List<List<Stage.Task>> stages, Map<String, Links.Place> places)
+      Targets targets,
+      List<List<Stage.Task>> stages,
+      Map<String, Links.Place> places,
+      LinkedJob before)
       throws IOException {
     if (links == null) {
       links = new Links(SparkEnv.get(), null);
@@ -214,7 +242,7 @@ public final class Exchange {
     List<List<Stage.Task>> tasks = new ArrayList<>();
     for (List<Stage.Task> stage : stages) tasks.add(resolved(stage, shuffles));
     return LinkedJob.submit(
-        context, links, places, tasks, shuffles, targets.order(), serializedTemplate);
+        context, links, places, tasks, shuffles, targets.order(), serializedTemplate, before);
   }
 
   private static List<Stage.Task> resolved(List<Stage.Task> tasks, int[] shuffles) {

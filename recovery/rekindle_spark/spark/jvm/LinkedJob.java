@@ -29,11 +29,15 @@ import scala.reflect.ClassTag$;
  * outputs are.
  */
 final class LinkedJob implements Exchange.Job {
+  /** No shuffle has this number. */
+  private static final int NONE = -1;
+
   private final MapOutputTrackerMaster tracker;
   private final Links links;
   private final int[] shuffles;
   private final List<Links.Place> places = new ArrayList<>();
   private final AtomicInteger left = new AtomicInteger();
+  private final AtomicInteger leftOfFirstStage = new AtomicInteger();
   private final TaskReports reports = new TaskReports();
   /** Empty when all went well, else what failed. */
   private final CompletableFuture<String> outcome = new CompletableFuture<>();
@@ -44,7 +48,10 @@ final class LinkedJob implements Exchange.Job {
     this.shuffles = shuffles;
   }
 
-  /** The tasks of `stages` know the job's own shuffles by `shuffles`. */
+  /**
+   * The tasks of `stages` know the job's own shuffles by `shuffles`. Behind the job `before`, if there
+   * is one, each waits for the task of the same stage and executor.
+   */
   static LinkedJob submit(
       SparkContext context,
       Links links,
@@ -52,13 +59,16 @@ final class LinkedJob implements Exchange.Job {
       List<List<Stage.Task>> stages,
       int[] shuffles,
       int[] order,
-      byte[] template)
+      byte[] template,
+      LinkedJob before)
       throws IOException {
     LinkedJob job = new LinkedJob(context, links, shuffles);
     Map<String, Integer> tasksHere = new HashMap<>();
     stages.forEach(tasks -> tasks.forEach(task -> tasksHere.merge(task.executor, 1, Integer::sum)));
     tasksHere.keySet().forEach(executor -> job.places.add(places.get(executor)));
     job.left.set(stages.stream().mapToInt(List::size).sum());
+    job.leftOfFirstStage.set(stages.isEmpty() ? 0 : stages.get(0).size());
+    int after = before == null ? NONE : before.shuffles[0];
     if (job.left.get() == 0) job.outcome.complete("");
     List<Map<Integer, List<LinkedTask.Reader>>> readers = readers(stages, shuffles, places);
     for (int s = 0; s < stages.size(); s++) {
@@ -69,7 +79,8 @@ final class LinkedJob implements Exchange.Job {
         List<LinkedTask.Reader> own = readers.get(s).getOrDefault(task.index, List.of());
         int here = tasksHere.get(task.executor);
         byte[] reading = readsOthers(task, shuffles) ? template : null;
-        LinkedTask linked = new LinkedTask(task, shuffles[s], order, shuffles, here, own, reading);
+        LinkedTask linked =
+            new LinkedTask(task, shuffles[s], order, shuffles, after, here, own, reading);
         links.send(places.get(task.executor), linked.message(), job.new Ended(task, shuffles[s]));
       }
     }
@@ -152,6 +163,7 @@ final class LinkedJob implements Exchange.Job {
                   .newInstance()
                   .deserialize(answer, ClassTag$.MODULE$.apply(MapStatus.class));
           tracker.registerMapOutput(shuffle, task.index, status);
+          if (shuffle == shuffles[0]) leftOfFirstStage.decrementAndGet();
           if (left.decrementAndGet() == 0) outcome.complete("");
         } catch (Exception failed) { // one that left here would close the connection
           end(failed);
@@ -217,6 +229,11 @@ final class LinkedJob implements Exchange.Job {
   @Override
   public boolean isLinked() {
     return true;
+  }
+
+  @Override
+  public boolean isPastFirstStage() {
+    return leftOfFirstStage.get() == 0;
   }
 
   @Override

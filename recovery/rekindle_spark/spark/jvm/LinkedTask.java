@@ -53,6 +53,8 @@ final class LinkedTask implements Serializable {
   final int[] order;
   /** The shuffles of the job itself, whose blocks are sent and not fetched. */
   final int[] own;
+  /** The job that the same partitions run before this one; none where nothing is to be waited for. */
+  final int after;
   /** How many tasks of the job its executor has. */
   final int tasksHere;
   final List<Reader> readers;
@@ -64,6 +66,7 @@ final class LinkedTask implements Serializable {
       int shuffle,
       int[] order,
       int[] own,
+      int after,
       int tasksHere,
       List<Reader> readers,
       byte[] template) {
@@ -72,6 +75,7 @@ final class LinkedTask implements Serializable {
     this.shuffle = shuffle;
     this.order = order;
     this.own = own;
+    this.after = after;
     this.tasksHere = tasksHere;
     this.readers = readers;
     this.template = template;
@@ -80,6 +84,13 @@ final class LinkedTask implements Serializable {
   boolean isOwn(int shuffle) {
     for (int one : own) if (one == shuffle) return true;
     return false;
+  }
+
+  /** Which of the job's stages it is of: an executor has one task of each at most. */
+  int stage() {
+    int stage = 0;
+    while (own[stage] != shuffle) stage++;
+    return stage;
   }
 
   byte[] message() throws IOException {

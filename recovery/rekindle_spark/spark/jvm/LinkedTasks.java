@@ -6,10 +6,12 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -30,6 +32,9 @@ import scala.reflect.ClassTag$;
 
 /**
  * Runs the tasks of linked jobs on an executor: each as soon as the outputs that it reads are here.
+ *
+ * <p>A job may follow another one, with the same partitions in each task. Then a task also waits until
+ * the host has run the one of the same stage: partitions run their epochs in order.
  *
  * <p>A task's output goes to the executors that read it in the same job, and into a shuffle file as
  * that of any other task: whoever reads it in a later job knows no difference. A task that fails
@@ -69,12 +74,14 @@ final class LinkedTasks implements Links.Receiver {
 
   /**
    * What is here of a job: outputs, those of which pieces are still to come, and tasks that wait.
-   * `left` counts its tasks that have not ended, once one has come.
+   * `ran` has the stages whose task here has been run, `left` counts its tasks that have not ended,
+   * once one has come.
    */
   private static final class Job {
     final Map<Long, List<LinkedTask.Block>> coming = new HashMap<>();
     final Map<Long, List<LinkedTask.Block>> outputs = new HashMap<>();
     final List<Waiting> waiting = new ArrayList<>();
+    final Set<Integer> ran = new HashSet<>();
     int left = -1;
   }
 
@@ -135,11 +142,24 @@ final class LinkedTasks implements Links.Receiver {
   private void startReady(Job job) {
     for (Iterator<Waiting> left = job.waiting.iterator(); left.hasNext(); ) {
       Waiting one = left.next();
+      if (!isItsTurn(one.task())) continue;
       List<byte[]> sent = sent(job, one.task());
       if (sent == null) continue;
       left.remove();
       workers.execute(() -> run(job, one, sent));
     }
+  }
+
+  /** Whether its partitions have run the job that it follows; that one's tasks come first. */
+  private boolean isItsTurn(LinkedTask task) {
+    Job before = jobs.get(task.after);
+    return before == null || before.ran.contains(task.stage());
+  }
+
+  /** The host has run a task, or it has failed: what follows it may go on. */
+  private synchronized void ran(LinkedTask task, Job job) {
+    if (!job.ran.add(task.stage())) return;
+    for (Job other : jobs.values()) startReady(other);
   }
 
   /** The blocks for a task of outputs in its own job; null as long as an output is not here. */
@@ -164,6 +184,7 @@ final class LinkedTasks implements Links.Receiver {
     LinkedTask task = one.task();
     try {
       HostProcess.Answer answer = Stage.answer(task.task, () -> blocks(task, sent));
+      ran(task, job);
       Exchange.Targets targets = new Exchange.Targets(task.order);
       Map<Integer, Tuple2<Integer, byte[]>> blocks = new TreeMap<>();
       for (int i = 0; i < answer.targets.length; i++) {
@@ -184,6 +205,7 @@ final class LinkedTasks implements Links.Receiver {
     } catch (Throwable failed) {
       one.answer().onFailure(failed);
     } finally {
+      ran(task, job);
       ended(task.job, job);
     }
   }

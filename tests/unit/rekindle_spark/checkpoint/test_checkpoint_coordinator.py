@@ -87,6 +87,22 @@ def test_while_all_run_it_is_due_at_its_interval(application: Any) -> None:
     assert (taking.waiting, taking.behind, application.begun) == ({COUNTED, LARGEST}, set(), [8])
 
 
+def test_it_is_coming_from_when_it_is_due_until_it_is_there(application: Any) -> None:
+    assert not checkpointing(application, 9.0).is_coming(8, NEXT)
+    taking = checkpointing(application, 11.0)
+    assert taking.is_coming(8, NEXT)
+    assert (taking.epoch, application.begun) == (None, []), "nothing has begun"
+    taking.shared = 8
+    assert not taking.is_coming(8, NEXT)
+    assert taking.is_coming(9, NEXT)
+    taking.due(9, NEXT)
+    assert taking.is_coming(10, NEXT)
+    taking.epoch = None
+    assert not taking.is_coming(10, NEXT)
+    taking.preserving = SimpleNamespace()  # type: ignore[assignment]
+    assert taking.is_coming(10, NEXT)
+
+
 def test_while_some_are_behind_it_is_due_more_rarely(application: Any) -> None:
     fall_behind(application)
     assert checkpointing(application, 59.0).due(8, BEHIND) is None

@@ -48,6 +48,7 @@ def test_the_next_epoch_comes_when_it_is_due() -> None:
     loop.classes = SimpleNamespace(  # type: ignore[assignment]
         advance=lambda: None, is_full=False
     )
+    loop.pipeline = SimpleNamespace(awaited=None)  # type: ignore[assignment]
     loop.next_cut_at = driver_clock.now() + 0.1
     loop._await_epoch()
     assert looks[-2] < loop.next_cut_at <= driver_clock.now() < looks[0] + 60.0

@@ -334,6 +334,23 @@ def test_who_is_in_a_job_behind_is_in_no_epoch_until_it_has_ended(behind: Behind
     assert behind.told[-1] == ("classes-together", {"epoch": 8, "behind": []})
 
 
+def test_classes_are_settled_unless_the_next_epoch_would_have_others(behind: Behind) -> None:
+    def is_settled() -> bool:
+        return behind.classes.is_settled
+
+    assert is_settled()
+    behind.run_epochs(1)
+    behind.classes.advance()
+    behind.classes.rule.is_apart = False
+    assert is_settled(), "a job of the second class is on its way"
+    behind.results.append(Result(True, 1.0))
+    behind.classes.advance()
+    assert not is_settled()
+    assert behind.progress.trailing == {OTHER, LONE}
+    behind.classes.begin_epoch(together=False)
+    assert is_settled()
+
+
 def test_what_is_far_behind_runs_in_no_epoch_though_it_has_become_important(
     behind: Behind,
 ) -> None:

@@ -65,6 +65,35 @@ def test_nothing_counts_of_a_job_that_ended_before_a_loss_was_seen(
     assert application.removed == [40], "the frames that the job has made"
 
 
+def test_a_job_follows_one_over_links_unless_something_was_lost_or_has_no_link(
+    ended: tuple[Any, RunningJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application, before = ended
+    reads: list[set[int]] = []
+    followed: list[Any] = []
+    next_job: Any = SimpleNamespace(is_linked=True)
+    jobs = [next_job, None]
+
+    def follow(job: Any, *_: object) -> Any:
+        followed.append(job)
+        return jobs.pop(0)
+
+    application.exchange.follow = follow
+    application.attempts = 5
+    application.readers = SimpleNamespace(begin=reads.append, end=reads.remove)
+    specification = before.specification
+    monkeypatch.setattr(job_runner, "_specification", lambda *_: specification)
+    running = job_runner.follow(application, before, {7: (2, 2)})
+    assert running is not None
+    assert (running.job, running.number, running.losses) == (next_job, 5, before.losses)
+    assert reads == [specification.reads]
+    assert job_runner.follow(application, before, {7: (2, 2)}) is None
+    assert (reads, followed) == ([specification.reads], [before.job, before.job])
+    application.losses += 1
+    assert job_runner.follow(application, before, {7: (2, 2)}) is None
+    assert len(followed) == 2
+
+
 def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
     ended: tuple[Any, RunningJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
