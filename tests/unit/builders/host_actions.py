@@ -15,6 +15,7 @@ from unittest import mock
 
 import host_services
 import host_sources
+import host_topics
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -608,7 +609,7 @@ GROUPS: dict[str, Callable[[Path], Iterator[Action]]] = {
     "processes": host_services.of_processes,
     "replays": host_sources.of_replays,
     "files": host_sources.of_files,
-    "kafka": host_sources.of_kafka,
+    "kafka": host_topics.of_kafka,
     "logs": host_sources.of_logs,
     "stores": host_sources.of_stores,
     "steps": of_steps,
