@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 
 from rekindle_spark.control.control_loop import ControlLoop
-from rekindle_spark.driver import away_sources
+from rekindle_spark.driver import away_sources, epoch_pipeline
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control.catch_up_pace import CatchUpBatching
 from rekindle_spark.jobs import job_results, job_runner, job_specs
@@ -201,7 +201,6 @@ class CatchUpLoop:
         """The executor's partitions that are behind and can go on, each with its next piece; or one
         of those that have to run alone."""
         application, progress = self.application, self.application.progress
-        gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
         for partition in progress.program.in_order(progress.catching_up):
             if progress.placed[partition] != executor or partition in application.claimed:
@@ -210,7 +209,7 @@ class CatchUpLoop:
                 continue
             if away_sources.is_held(application, partition):
                 continue
-            if not alone and progress.caught_up(partition, application.newest, gap):
+            if not alone and epoch_pipeline.has_caught_up(application, partition):
                 continue
             if self._waits(executor, partition):
                 continue

@@ -73,8 +73,9 @@ class DriverContext:
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
     `program_file` is the file of the store with the program, and its SHA-256. `held` has sources
     that hosts could not read, by chain, `polls` asks sources that are no replays, `sinks` write
-    what is committed to topics. Until `links_rest_until`, by the clock of `time.monotonic`, no job
-    goes over links."""
+    what is committed to topics. `joining` are partitions that had caught up while epochs were on
+    their way, behind which they join. Until `links_rest_until`, by the clock of `time.monotonic`,
+    no job goes over links."""
 
     program: Program
     program_file: tuple[str, str]
@@ -99,6 +100,7 @@ class DriverContext:
     machines: set[str] = field(default_factory=set)
     warm: set[str] = field(default_factory=set)
     claimed: set[int] = field(default_factory=set)
+    joining: set[int] = field(default_factory=set)
     failure: BaseException | None = None
     stopping: bool = False
     paused: bool = False

@@ -178,7 +178,7 @@ class EpochCutter:
             return None
         return sum(end - self.last.offsets[name][1] for name, end in ends.items())
 
-    def ran(self, rows: int, seconds: float) -> None:
+    def ran(self, rows: float, seconds: float) -> None:
         """An epoch of so many rows took so long: see how many rows one may have in a drain."""
         if math.isfinite(self.seconds_per_epoch_max):
             seconds_max = max(DRAIN_SECONDS_MIN, self.seconds_per_epoch_max)

@@ -24,7 +24,7 @@ from rekindle.model.switch_mode import ON
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.control_loop import ControlLoop
-from rekindle_spark.driver import away_sources, driver_clock
+from rekindle_spark.driver import away_sources, driver_clock, epoch_pipeline
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.driver.epoch_pipeline import BegunEpoch, ConcurrentWork, EpochPipeline
@@ -156,8 +156,7 @@ class EpochLoop:
             self._await_epoch()
             if not self._is_cut:
                 self._cut()
-            awaited = self.pipeline.awaited
-            self._run_epoch(awaited.epoch if awaited else self.application.arrivals.last.epoch)
+            self._run_epoch(self._next_epoch)
             self._save()
         if self.final is not None and not self.is_saved:
             output_commit.publish_all(self.application, self.final.epoch)
@@ -188,6 +187,21 @@ class EpochLoop:
     def _is_cut(self) -> bool:
         """Whether there is an epoch that has not run."""
         return self.application.arrivals.last.epoch > self.application.newest
+
+    @property
+    def _next_epoch(self) -> int:
+        """The epoch to run: all up to the newest that is cut in one job, but for epochs that are on
+        their way, or were called off."""
+        if self.pipeline.awaited is not None:
+            return self.pipeline.awaited.epoch
+        if self._runs_again:
+            return self.application.newest + 1
+        return self.application.arrivals.last.epoch
+
+    @property
+    def _runs_again(self) -> bool:
+        """Whether epochs that were called off have yet to run again."""
+        return self.application.newest < self.pipeline.called_off_until
 
     def _await_epoch(self) -> None:
         """Wait until the next epoch is due, the first until something is placed that can run it: a
@@ -259,12 +273,17 @@ class EpochLoop:
                 self.attempts.clear()
                 is_ahead = ahead.finished or begun.following > 0
                 self._tell(begun, result, ahead=is_ahead)
-                application.arrivals.ran(application.cuts[epoch].rows, result.seconds)
-                self._note_times(result, begun.work, begun.beside, ahead=is_ahead)
+                rows, seconds = self.pipeline.usual(
+                    begun, application.cuts[epoch].rows, result.seconds
+                )
+                application.arrivals.ran(rows, seconds)
+                usual = replace(result, seconds=seconds)
+                self._note_times(usual, begun.work, begun.beside, ahead=is_ahead)
                 with application.lock:
                     application.progress.live |= set(begun.work)
+                    self._note_joining(begun)
                     application.newest = epoch
-                    application.epoch_seconds = result.seconds
+                    application.epoch_seconds = seconds
                 break
             self._failed(result)
             ahead = Result(False, 0.0)
@@ -349,7 +368,7 @@ class EpochLoop:
         is_cut = application.arrivals.last.epoch > pipeline.begun[-1].epoch
         if self.final is not None or self.drains or not (is_cut or self._is_due):
             return
-        if pipeline.is_full or application.arrivals.is_behind:
+        if not pipeline.has_room or application.arrivals.is_behind:
             return
         with application.lock:
             may_follow = pipeline.may_be_followed(self._ready()) and not self._is_waited_for
@@ -416,9 +435,9 @@ class EpochLoop:
             while self.checkpointing.is_taking(epoch):
                 self._call_roll()
             points = self.application.progress.restore_points
-            stopped = self.application.progress.left_out
-            self.is_saved = points.newest == epoch and not points.older and not stopped
-        self.checkpointing.is_urgent = self.savepoint_requested()
+            lacks = self.application.progress.left_out or self._runs_again
+            self.is_saved = points.newest == epoch and not points.older and not lacks
+        self.checkpointing.is_urgent = self.savepoint_requested() and not self._runs_again
 
     def _call_roll(self) -> None:
         """Hear what hosts have written since the last job."""
@@ -465,10 +484,19 @@ class EpochLoop:
             return False
         if away_sources.is_held(application, partition):
             return False
-        gap = application.settings.runtime.join_gap_epochs
-        return progress.caught_up(partition, application.newest, gap)
+        return epoch_pipeline.has_caught_up(application, partition)
+
+    def _note_joining(self, ended: BegunEpoch) -> None:
+        """An epoch counts: whoever may join, but for those that are on their way, still may once
+        these count too. It would else be behind by then, and nothing would have to wait for it."""
+        joining = set[int]()
+        if ended.following or self.pipeline.awaited is not None:
+            joining = set(self._ready()) - self.application.progress.live
+        self.application.joining = joining
 
     def _failed(self, result: Result) -> None:
+        # those in it may be too far behind for the memory that there is: they catch up in pieces
+        self.application.joining = set()
         given_up = self.ahead.give_up()
         if given_up is not None:
             self.control.results.put(given_up)

@@ -57,11 +57,18 @@ class BegunEpoch:
 @dataclass(slots=True)
 class EpochPipeline:
     """The epochs of one application that are on their way, the oldest first. `ended_at`: when the
-    newest one that counts had run, by the clock of `time.monotonic`."""
+    newest one that counts had run, by the clock of `time.monotonic`. Epochs up to
+    `called_off_until` were begun and called off: each runs again in a job of its own, for one job
+    of them all may need more memory than hosts have. `counted`: rows and seconds of the newest
+    ones that have counted since nothing was on its way."""
 
     application: DriverContext
     begun: deque[BegunEpoch] = field(default_factory=deque)
     ended_at: float = 0.0
+    called_off_until: int = 0
+    counted: deque[tuple[int, float]] = field(
+        default_factory=lambda: deque(maxlen=FOLLOWING_MAX + 1)
+    )
 
     @property
     def awaited(self) -> BegunEpoch | None:
@@ -83,17 +90,22 @@ class EpochPipeline:
         """Whether no more epochs may be on their way."""
         return len(self.begun) > FOLLOWING_MAX
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more epoch may be on its way: all sources have run the newest one."""
+        return not self.is_full and self.begun[-1].job.job.is_past_first_stage
+
     def may_be_followed(self, ready: Collection[int]) -> bool:
         """Whether one more epoch may be begun behind these, where those that are `ready` run in
         it."""
-        if self.is_full:
+        if not self.has_room:
             return False
         application, last = self.application, self.begun[-1]
         if application.losses != last.job.losses or not _may_several_run(application):
             return False
         if any(first != end for first, end in last.work.values()) or set(ready) != set(last.work):
             return False
-        return _places(application, last.work) == last.placed and last.job.job.is_past_first_stage
+        return _places(application, last.work) == last.placed
 
     def follow(self, beside: ConcurrentWork) -> BegunEpoch | None:
         """Begin the next epoch behind those on their way, which may be followed. None where that
@@ -120,6 +132,16 @@ class EpochPipeline:
             self.application.begun = ended.epoch
         return result
 
+    def usual(self, ended: BegunEpoch, rows: int, seconds: float) -> tuple[float, float]:
+        """Rows and seconds of an epoch that counts, after it took so long. Behind a late epoch
+        others count at once, as if any rows took no time. So these are the means of what has
+        counted since nothing was on its way."""
+        if not ended.following:
+            self.counted.clear()
+        self.counted.append((rows, seconds))
+        all_rows, all_seconds = (sum(column) for column in zip(*self.counted, strict=True))
+        return all_rows / len(self.counted), all_seconds / len(self.counted)
+
     def _add(self, epoch: int, work: Ranges, job: RunningJob, beside: ConcurrentWork) -> BegunEpoch:
         with self.application.lock:
             self.application.begun = epoch
@@ -131,10 +153,22 @@ class EpochPipeline:
     def _call_off(self, result: Result) -> None:
         """Nothing counts that is on its way. Of what hosts have said, only which states are written
         goes into the result: what went wrong followed from what went wrong before."""
+        if self.begun:
+            self.called_off_until = self.begun[-1].epoch
         while self.begun:
             job = self.begun.pop().job
             given_up = job_runner.give_up(self.application, job, "the epoch before failed")
             result.acknowledgements += given_up.acknowledgements
+
+
+def has_caught_up(application: DriverContext, partition: int) -> bool:
+    """Whether a partition may join the next epoch that begins: it is close behind the newest one,
+    or was so when others were on their way already, which nothing followed any more so that it may.
+    """
+    gap = application.settings.runtime.join_gap_epochs
+    if partition in application.joining:
+        gap += FOLLOWING_MAX + 1
+    return application.progress.caught_up(partition, application.newest, gap)
 
 
 def _may_several_run(application: DriverContext) -> bool:

@@ -125,7 +125,8 @@ def follow(application: DriverContext, before: RunningJob, work: Ranges) -> Runn
     job = application.exchange.follow(before.job, specification.stages, specification.output_order)
     if job is None:
         with application.lock:
-            application.readers.end(specification.reads)
+            free = application.readers.end(specification.reads)
+        application.exchange.remove(free)
         return None
     return RunningJob(specification, job, before.losses, began, number)
 
@@ -205,8 +206,12 @@ def _hopeless(application: DriverContext, running: RunningJob) -> Result | None:
 
 def give_up(application: DriverContext, running: RunningJob, why: str) -> Result:
     """End a job of which nothing is to count; what hosts have said up to now of other things. After
-    a loss it is not known of whom that is, but for states that are written."""
-    result = _judged(application, running.specification, running.job.reports(), why)
+    a loss it is not known of whom that is, but for states that are written. Over links a host may
+    have died in it and in no other job."""
+    reports = running.job.reports()
+    result = _judged(application, running.specification, reports, why)
+    if running.job.is_linked:
+        result.blamed = fault_attribution.note_deaths(application, reports)
     _cancel(application, running, why)
     _end(application, running)
     if application.losses != running.losses:

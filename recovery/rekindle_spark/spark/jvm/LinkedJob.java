@@ -233,7 +233,7 @@ final class LinkedJob implements Exchange.Job {
 
   @Override
   public boolean isPastFirstStage() {
-    return leftOfFirstStage.get() == 0;
+    return leftOfFirstStage.get() == 0 && failure().isEmpty();
   }
 
   @Override

@@ -133,16 +133,21 @@ final class LinkedTasks implements Links.Receiver {
     cancelled.put(shuffles[0], true);
     for (int shuffle : shuffles) remove(shuffle);
     Job job = jobs.remove(shuffles[0]);
-    if (job == null) return;
-    for (Waiting one : job.waiting) {
+    for (Waiting one : job == null ? List.<Waiting>of() : job.waiting) {
       one.answer().onFailure(new IOException("the job was cancelled"));
     }
+    for (Job other : jobs.values()) startReady(other);
   }
 
   private void startReady(Job job) {
     for (Iterator<Waiting> left = job.waiting.iterator(); left.hasNext(); ) {
       Waiting one = left.next();
-      if (!isItsTurn(one.task())) continue;
+      Turn turn = turn(one.task());
+      if (turn == Turn.NEVER) {
+        left.remove();
+        one.answer().onFailure(new IOException("the job that it follows was cancelled"));
+      }
+      if (turn != Turn.NOW) continue;
       List<byte[]> sent = sent(job, one.task());
       if (sent == null) continue;
       left.remove();
@@ -150,10 +155,10 @@ final class LinkedTasks implements Links.Receiver {
     }
   }
 
-  /** Whether its partitions have run the job that it follows; that one's tasks come first. */
-  private boolean isItsTurn(LinkedTask task) {
+  private Turn turn(LinkedTask task) {
     Job before = jobs.get(task.after);
-    return before == null || before.ran.contains(task.stage());
+    return Turn.of(
+        task.stage(), before == null ? null : before.ran, cancelled.containsKey(task.after));
   }
 
   /** The host has run a task, or it has failed: what follows it may go on. */

@@ -75,6 +75,7 @@ class World:
                 take_work_news=lambda: self.work_news,
             ),
             claimed=set(),
+            joining=set(),
             cuts={},
             settings=SimpleNamespace(runtime=RuntimeSettings()),
             budget=SimpleNamespace(piece_epochs=lambda _, wanted: wanted),

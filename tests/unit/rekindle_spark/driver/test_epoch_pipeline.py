@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rekindle.model.settings import RuntimeSettings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle_spark.driver import epoch_pipeline
+from rekindle_spark.driver.catch_up_loop import CatchUpLoop, CatchUpStream
 from rekindle_spark.driver.epoch_loop import EpochLoop
 from rekindle_spark.driver.epoch_pipeline import FOLLOWING_MAX, ConcurrentWork, EpochPipeline
 from rekindle_spark.driver.priority_classes import PriorityClasses
@@ -240,7 +241,7 @@ class Due(Executors):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
         application = self.application
-        application.claimed, application.newest = set(), 0
+        application.claimed, application.joining, application.newest = set(), set(), 0
         application.moves, application.plan_epoch = None, 0
         application.program.in_order = sorted
         application.progress.live, application.progress.trailing = set(PLACED), frozenset()
@@ -308,3 +309,179 @@ def test_nothing_follows_in_a_drain_or_behind_the_end(monkeypatch: pytest.Monkey
     due.loop.drains = False
     due.loop.final = SimpleNamespace(epoch=1)  # type: ignore[assignment]
     assert due.on_their_way() == [1]
+
+
+class Running(Due):
+    """The same loop as it runs: epochs of 100 rows end at once, and well, but for what `ends` says
+    of the first ones. `work` is what jobs were sent, `ran` what was said of rows and seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *ends: bool) -> None:
+        self.ends, self.now = deque(ends), 0.0
+        self.work: list[dict[int, tuple[int, int]]] = []
+        self.ran: list[tuple[float, float]] = []
+        self.noted: list[float] = []
+        super().__init__(monkeypatch)
+        application, loop = self.application, self.loop
+        progress, arrivals = application.progress, application.arrivals
+        application.program.upstream = lambda _: ()
+        application.program.owner = dict.fromkeys(range(3), SimpleNamespace(index=0))
+        application.program.sources = frozenset()
+        application.events = SimpleNamespace(write=lambda *_, **__: None)
+        application.cuts = {epoch: SimpleNamespace(rows=100) for epoch in range(1, 20)}
+        application.sinks = SimpleNamespace(check=lambda: None, are_done=True)
+        application.budget.piece_epochs = lambda *_: 8
+        application.held, application.epoch_seconds = {}, 0.0
+        arrivals.ran = lambda rows, seconds: self.ran.append((rows, seconds))
+        arrivals.last.final = False
+        progress.finished, progress.suspects = dict.fromkeys(PLACED, 0), SimpleNamespace(alone=())
+        progress.caught_up = lambda number, newest, gap: newest - progress.finished[number] <= gap
+        loop.checkpointing.due = loop.checkpointing.within = lambda *_: None  # type: ignore
+        loop.checkpointing.advance = lambda: None  # type: ignore[method-assign]
+        loop.checkpointing.epoch, loop.checkpointing.state_bytes = None, {}
+        loop.control.results = SimpleNamespace(put=lambda _: None)  # type: ignore[assignment]
+        loop.control.report_caught_up = lambda: None  # type: ignore[method-assign]
+        loop.control.fail_after = lambda *_: None  # type: ignore[method-assign]
+        where = "rekindle_spark.driver.epoch_loop."
+        for name in ("carry_out", "pending", "hurries_checkpoint"):
+            monkeypatch.setattr(f"{where}partition_migration.{name}", lambda *_: None)
+        monkeypatch.setattr(f"{where}query_stop.check", lambda _: None)
+        monkeypatch.setattr(
+            f"{where}time", SimpleNamespace(monotonic=lambda: self.now, sleep=lambda _: None)
+        )
+        monkeypatch.setattr(
+            "rekindle_spark.driver.epoch_pipeline.time",
+            SimpleNamespace(monotonic=lambda: self.now),
+        )
+        monkeypatch.setattr(PriorityClasses, "begin_epoch", lambda *_, **__: None)
+        monkeypatch.setattr(
+            EpochLoop,
+            "_note_times",
+            lambda _, result, *__, **___: self.noted.append(result.seconds),
+        )
+        monkeypatch.setattr(EpochLoop, "_done", lambda _: self.is_done())
+
+    def send(self, work: Any) -> Sent:
+        self.work.append(dict(work))
+        last = max(last for _, last in work.values())
+        self.sent.append(Sent(last, self.application.losses))
+        return self.sent[-1]
+
+    def poll(self, _: Any, job: Sent, seconds: float) -> Result | None:
+        job.is_well = self.ends.popleft() if self.ends else True
+        result = super().poll(_, job, seconds)
+        assert result is not None
+        result.stages = ({},)
+        if job.is_well:
+            for number in self.application.progress.live:
+                self.application.progress.finished[number] = job.epoch
+        return result
+
+    def is_done(self) -> bool:
+        """Whether all that is cut has run."""
+        return bool(self.application.newest == self.application.arrivals.last.epoch)
+
+
+def test_epochs_that_were_called_off_run_again_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(monkeypatch, False)
+    for _ in range(3):
+        on_their_way = running.on_their_way()
+    assert on_their_way == [1, 2, 3, 4]
+    running.work.clear()
+    running.loop.run()
+    assert running.called_off == [4, 3, 2]
+    assert running.work == [dict.fromkeys(PLACED, (epoch, epoch)) for epoch in range(1, 5)]
+    assert running.counted == [1, 2, 3, 4]
+
+
+def test_all_that_a_start_finds_in_the_log_runs_in_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(monkeypatch)
+    running.loop.run()
+    running.application.arrivals.last.epoch = 6
+    running.loop.run()
+    assert running.work[-1] == dict.fromkeys(PLACED, (2, 6))
+
+
+def test_no_savepoint_is_taken_before_what_was_called_off_has_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = Running(monkeypatch, False)
+    running.on_their_way()
+    running.loop.savepoint_requested = lambda: True
+    asked = []
+    running.loop._run_epoch(1)
+    for _ in range(2):
+        running.loop._save()
+        asked.append(running.loop.checkpointing.is_urgent)
+        running.application.newest = 2
+    assert asked == [False, True]
+
+
+def test_who_has_caught_up_joins_once_the_epochs_on_their_way_have_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = Running(monkeypatch)
+    application, progress = running.application, running.application.progress
+    assert running.on_their_way() == [1, 2]
+    progress.placed[2], progress.finished[2] = "a", 0
+    progress.catching_up = {2}
+    progress.program = application.program
+    assert running.on_their_way() == [1, 2], "nothing follows any more"
+    running.loop.run()
+    assert (application.newest, running.counted) == (2, [1, 2])
+    catching_up: Any = CatchUpLoop(application, running.loop.control)
+    monkeypatch.setattr(
+        "rekindle_spark.driver.catch_up_loop.job_specs.reachable", lambda *args: args[2]
+    )
+    monkeypatch.setattr(
+        "rekindle_spark.driver.catch_up_loop.job_specs.together", lambda _, work: work
+    )
+    assert catching_up._work("a", CatchUpStream()) == {}
+    application.arrivals.last.epoch = 3
+    running.loop.run()
+    assert running.work[-1] == {0: (3, 3), 1: (3, 3), 2: (1, 3)}
+    assert progress.live == {0, 1, 2}
+    assert application.joining == set()
+
+
+def test_who_has_lost_its_state_meanwhile_catches_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(monkeypatch)
+    application = running.application
+    application.newest, application.joining = 30, {2}
+    application.progress.finished[2] = 20
+    assert not epoch_pipeline.has_caught_up(application, 2)
+
+
+def test_an_epoch_that_failed_runs_again_without_who_is_far_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = Running(monkeypatch, False)
+    application = running.application
+    application.joining = {2}
+    application.progress.placed[2], application.progress.finished[2] = "a", -4
+    running.loop.run()
+    assert running.work == [dict.fromkeys(PLACED, (1, 1))] * 2
+
+
+def test_what_counts_right_behind_a_late_epoch_says_nothing_of_how_long_rows_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = Running(monkeypatch)
+    for _ in range(3):
+        running.on_their_way()
+    running.now = 12.0
+    running.loop.run()
+    assert running.ran == [(100, 12.0), (100, 6.0), (100, 4.0), (100, 3.0)]
+    assert running.noted == [12.0, 6.0, 4.0, 3.0]
+    assert running.application.epoch_seconds == 3.0
+
+
+def test_how_long_epochs_take_is_known_anew_once_nothing_was_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = Running(monkeypatch)
+    running.on_their_way()
+    running.now = 12.0
+    running.loop.run()
+    running.application.arrivals.last.epoch, running.pipeline.ended_at = 3, 11.5
+    running.loop.run()
+    assert running.ran == [(100, 12.0), (100, 6.0), (100, 0.5)]

@@ -80,7 +80,12 @@ def test_a_job_follows_one_over_links_unless_something_was_lost_or_has_no_link(
 
     application.exchange.follow = follow
     application.attempts = 5
-    application.readers = SimpleNamespace(begin=reads.append, end=reads.remove)
+
+    def end(read: set[int]) -> list[int]:
+        reads.remove(read)
+        return [39]
+
+    application.readers = SimpleNamespace(begin=reads.append, end=end)
     specification = before.specification
     monkeypatch.setattr(job_runner, "_specification", lambda *_: specification)
     running = job_runner.follow(application, before, {7: (2, 2)})
@@ -89,9 +94,30 @@ def test_a_job_follows_one_over_links_unless_something_was_lost_or_has_no_link(
     assert reads == [specification.reads]
     assert job_runner.follow(application, before, {7: (2, 2)}) is None
     assert (reads, followed) == ([specification.reads], [before.job, before.job])
+    assert application.removed == [39], "what nobody has read since"
     application.losses += 1
     assert job_runner.follow(application, before, {7: (2, 2)}) is None
     assert len(followed) == 2
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_deaths_in_a_job_that_is_given_up_count_over_links(
+    ended: tuple[Any, RunningJob], monkeypatch: pytest.MonkeyPatch, is_linked: bool
+) -> None:
+    application, running = ended
+    running.job.is_linked = is_linked
+    running.job.cancel = lambda _: None
+    running.job.reports = lambda: [{"status": "died"}]
+    noted: list[Any] = []
+
+    def note_deaths(_: Any, reports: list[Any]) -> dict[str, int]:
+        noted.extend(reports)
+        return {"a": 1}
+
+    monkeypatch.setattr(fault_attribution, "note_deaths", note_deaths)
+    result = job_runner.give_up(application, running, "the epoch before failed")
+    assert noted == ([{"status": "died"}] if is_linked else [])
+    assert result.blamed == ({"a": 1} if is_linked else {})
 
 
 def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
