@@ -78,6 +78,7 @@ def loop_of(arrivals: Arrivals) -> Any:
     loop.application, loop.final, loop.next_cut_at, loop.drains = application, None, 0.0, False
     loop.control = SimpleNamespace(pump=lambda: None, rows_per_second=1000.0)
     loop.classes = SimpleNamespace(advance=lambda: None, is_full=False)
+    loop.pipeline = SimpleNamespace(awaited=None)
     loop.finish_requested = loop.drain_requested = lambda: False
     return loop
 
