@@ -142,12 +142,15 @@ class Coordinator:
         if self.world.chance(self.fragile):
             # it stands still with the decision in hand, and goes on as if nothing had been
             self.stall(self.world.between(1.0, 40.0))
-            wake = self.down_until - self.world.now
-            self.world.after(wake, lambda: self._write_late(decision, reported))
+            wake, version = self.down_until - self.world.now, self.version
+            self.world.after(wake, lambda: self._write_late(decision, reported, version))
             return
         self._write(decision, reported)
 
-    def _write_late(self, decision: Decision, reported: int) -> None:
+    def _write_late(self, decision: Decision, reported: int, version: int | None) -> None:
+        """One that has died meanwhile, and has read another version since, has nothing in hand."""
+        if self.version != version:
+            return
         try:
             self._write(decision, reported)
         except SimulatedOutage:

@@ -23,6 +23,7 @@ FOUND_SOMETHING = {
     370004694: "a coordinator without its record took the nodes that were left for all there were",
     370974869: "a plan was held to costs that its coordinator could not know",
     503408: "priorities that changed while a coordinator was away were no news to it",
+    11574: "a simulated coordinator that had died wrote by what its next start had read",
 }
 
 
