@@ -143,15 +143,15 @@ def test_what_kafka_will_never_take_is_refused_with_its_cause_and_leaves_nothing
 def test_a_broker_that_is_away_is_no_end_and_leaves_no_doubt(
     kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_transactions, "OPEN_SECONDS_MAX", 3.0)
-    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 3.0)
-    monkeypatch.setattr(kafka_transactions, "COMMIT_SECONDS_MAX", 3.0)
     kafka.make_topic("lasting")
     one = writer(kafka, "lasting")
     one.open()
     one.write([record(1)], EpochMarker(1, 5))
     kafka.await_settled()
     kafka.kill()
+    monkeypatch.setattr(kafka_transactions, "OPEN_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(kafka_transactions, "COMMIT_SECONDS_MAX", 3.0)
     with pytest.raises(SinkAwayError, match="Kafka cannot be reached"):
         one.write([record(2)], EpochMarker(2, 6))
     with pytest.raises(SinkAwayError, match="Kafka cannot be reached"):
@@ -180,10 +180,7 @@ def test_an_epoch_that_takes_too_long_is_not_there_and_the_next_one_is(
     assert_read(kafka, "large", [2])
 
 
-def test_a_transaction_that_kafka_does_not_finish_is_named(
-    kafka: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 3.0)
+def test_a_transaction_that_kafka_does_not_finish_is_named(kafka: Broker) -> None:
     kafka.make_topic("hanging")
     one = writer(kafka, "hanging")
     one.open()
@@ -200,14 +197,13 @@ def test_a_transaction_that_kafka_does_not_finish_is_named(
         one.open()
     assert "kafka-transactions.sh find-hanging" in str(found.value)
     other.abort_transaction(LIMIT_SECONDS)
-    monkeypatch.undo()
     assert reopened(one) == EpochMarker(1, 5)
 
 
 def test_a_transaction_that_stays_open_is_named_by_who_reads_to_the_end(
     kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_witness, "READ_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(topic_witness, "OPEN_SECONDS_MAX", 3.0)
     kafka.make_topic("open")
     one = writer(kafka, "open")
     one.open()
@@ -222,6 +218,7 @@ def test_a_transaction_that_stays_open_is_named_by_who_reads_to_the_end(
         topic_witness.read(kafka.servers, "open", 0)
     assert "kafka-transactions.sh find-hanging" in found.value.remedy
     other.abort_transaction(LIMIT_SECONDS)
+    monkeypatch.undo()
     assert len(topic_witness.read(kafka.servers, "open", 0)) == 2
 
 

@@ -21,6 +21,8 @@ from rekindle.report import Inputs
 
 FOLDER = "topics"
 READ_SECONDS_MAX = 60.0
+# For how long a transaction may stay open behind which nothing comes.
+OPEN_SECONDS_MAX = 60.0
 END = "_PARTITION_EOF"
 
 
@@ -81,7 +83,7 @@ def read(servers: str, topic: str, partition: int) -> list[bytes]:
     open_at: int | None = None
     try:
         while True:
-            message = consumer.poll(READ_SECONDS_MAX)
+            message = consumer.poll(READ_SECONDS_MAX if open_at is None else OPEN_SECONDS_MAX)
             if message is None and open_at is not None:
                 raise _unfinished(topic, partition, open_at)
             if message is None:
