@@ -266,6 +266,13 @@ def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str])
     return exit_code(lambda: _call(build(arguments), arguments))
 
 
+def run_alone(function: Callable[..., object], arguments: Sequence[str]) -> int:
+    """Runs a program whose one command is `function`; returns the exit code."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(function)
+    return run(lambda _: app, arguments)
+
+
 def _call(app: typer.Typer, arguments: Sequence[str]) -> object:
     with interrupts.raised():
         return app(args=list(arguments), prog_name="rekindle", standalone_mode=False)
