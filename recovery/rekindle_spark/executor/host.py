@@ -36,7 +36,7 @@ import polars
 import pyarrow as pa
 
 from rekindle.model.errors import DamagedError, RekindleError, SourceAwayError
-from rekindle_spark.checkpoint import durable_input, state_files
+from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import (
     container_memory,
     cpu_meter,
@@ -338,8 +338,8 @@ def _preserve(
     place = work_items.checkpoint_file(request, program, number, item["checkpoint"], "input")
     try:
         entry.begin(f"writing {place[1]}")
-        size = durable_input.save(
-            *place, durable_input.chosen(program, number, wanted, received), entry.sign
+        size = state_files.save_frames(
+            *place, state_files.chosen_frames(program, number, wanted, received), entry.sign
         )
     except Incomplete as incomplete:
         done.add_incomplete(number, incomplete)

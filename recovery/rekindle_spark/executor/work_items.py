@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rekindle.model.errors import DamagedError, RunError
 from rekindle.model.switch_mode import ON
-from rekindle_spark.checkpoint import durable_input
+from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import partition
 from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.job_activity import Entry
@@ -76,7 +76,7 @@ def stored_frames(
     for checkpoint in item["inputs"]:
         place = checkpoint_file(request, program, item["partition"], checkpoint, "input")
         entry.begin(f"loading {place[1]}")
-        for frame in durable_input.load(*place, item["from"], item["to"], entry.sign):
+        for frame in state_files.load_frames(*place, item["from"], item["to"], entry.sign):
             frame = _renumbered(program, frame)
             found.setdefault(frame.epoch, []).append(frame)
     return found

@@ -28,7 +28,7 @@ import type_world
 from host_story import Action, Story, forget_what_is_kept
 from pyspark import cloudpickle
 
-from rekindle_spark.checkpoint import durable_input, state_files
+from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.executor import (
     container_memory,
@@ -376,7 +376,7 @@ def _of_durable_input(story: Story, number: int) -> Iterator[Action]:
 
     preserve()
     yield Action("preserve", preserve)
-    broken = lambda: mock.patch.object(durable_input, "save", side_effect=ValueError)  # noqa: E731
+    broken = lambda: mock.patch.object(state_files, "save_frames", side_effect=ValueError)  # noqa: E731
     yield Action("preserve, broken", preserve).within(broken)
     yield Action("preserve what is absent", lambda: preserve({"0": [1, 9]}))
     yield story.again(1, number, received=b"", item={"inputs": [1]})
