@@ -31,6 +31,13 @@ from rekindle_operator.api.recovery_class import StoreSpec
 from rekindle_operator.cluster import api_client
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.object_watcher import ObjectWatcher
+from rekindle_operator.process_command import (
+    PREFIX,
+    HealthPort,
+    Kubeconfig,
+    LogFile,
+    WatchSilenceSeconds,
+)
 from rekindle_operator.webhook import policy_watch
 from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.certificate_store import CertificateStore
@@ -43,7 +50,7 @@ from rekindle_operator.webhook.webhook_server import (
     make_gauge,
 )
 
-PROGRAM, PREFIX = "rekindle-webhook", "REKINDLE_"
+PROGRAM = "rekindle-webhook"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 CERTIFICATE_BYTES_MAX = 1_000_000
 # How often a certificate in a Secret is read: before there is any, and from then on.
@@ -292,43 +299,12 @@ WebhookPort = Annotated[
         envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
     ),
 ]
-HealthPort = Annotated[
-    int,
-    typer.Option(
-        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
-    ),
-]
 CertificatesFolder = Annotated[
     Path | None,
     typer.Option(
         envvar=f"{PREFIX}CERTIFICATES_FOLDER",
         help="tls.crt and tls.key of somebody else, cert-manager for example.",
         show_default="none: read from the operator's Secret",
-    ),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}KUBECONFIG",
-        help="How to reach the cluster.",
-        show_default="the service account",
-    ),
-]
-WatchSilenceSeconds = Annotated[
-    float,
-    typer.Option(
-        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
-        min=1,
-        max=600,
-        help="A watch without a word for so long is begun anew.",
-    ),
-]
-LogFile = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}LOG",
-        help="Where JSON lines are appended.",
-        show_default="standard output",
     ),
 ]
 
