@@ -38,7 +38,6 @@ import pyarrow as pa
 from rekindle.model.errors import DamagedError, RekindleError, SourceAwayError
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import (
-    container_memory,
     cpu_meter,
     frames,
     host_answers,
@@ -123,7 +122,7 @@ class Host:
 
     def __post_init__(self) -> None:
         self.meter = cpu_meter.CpuMeter((self.jvm, os.getpid()))
-        self.gauge = memory_gauge.MemoryGauge(container_memory.allowed_bytes(self.jvm))
+        self.gauge = memory_gauge.MemoryGauge(memory_gauge.allowed_bytes(self.jvm))
         self.runner = PartitionRunner(self.meter, self.gauge)
         self.runner.sandboxes.start()
         self.checkpoints.activity = self.activity

@@ -19,7 +19,7 @@ from rekindle_spark.executor.partition import PartitionWork
 from rekindle_spark.pipeline.chains import Chain
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
-from rekindle_store import store_files, waiting_rows
+from rekindle_store import checksummed_file, store_files
 from rekindle_store.checkpoint_records import Kind, file_name
 
 
@@ -106,7 +106,7 @@ def _tap(store: store_files.Files, chain: Chain, index: int, epoch: int) -> tupl
             what="is not there, but the epoch has run",
             remedy="restore it from a copy of the store",
         ) from None
-    table = waiting_rows.check(name, data)
+    table = checksummed_file.check_rows(name, data)
     watermark = int(table.schema.metadata[partition.WATERMARK])
     return table.replace_schema_metadata(None), watermark
 

@@ -31,11 +31,11 @@ from pyspark import cloudpickle
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.executor import (
-    container_memory,
     frames,
     host,
     host_scheduler,
     host_socket,
+    memory_gauge,
     native_libraries,
     partition,
     sandbox,
@@ -551,7 +551,7 @@ def _limited(folder: Path, kind: str, groups: str, file: str, command: str) -> A
     (folder / "5/cmdline").write_text(command)
     (folder / "mount/a" / file).write_text(f"{2**31}\n")
     (folder / "mount" / file).write_text("max\n")
-    return container_memory.allowed_bytes(5, folder)
+    return memory_gauge.allowed_bytes(5, folder)
 
 
 def _trial() -> SandboxTrial:
