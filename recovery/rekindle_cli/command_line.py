@@ -144,7 +144,12 @@ COMMANDS = (
         "Let an application finish its epoch and start no other, until it is resumed.",
         panel=HelpPanel.STEER,
     ),
-    Command("resume", "Let a paused application go on.", panel=HelpPanel.STEER),
+    Command(
+        "resume",
+        "Let a paused application go on.",
+        module="rekindle_cli.commands.pause",
+        panel=HelpPanel.STEER,
+    ),
     Command(
         "savepoint",
         "End a pipeline at a checkpoint that a changed one can go on from.",
