@@ -1,4 +1,4 @@
-"""A coordinator as a process of its own, for the demo, the benchmark and the tests.
+"""A coordinator as a process of its own, for the benchmark and the tests.
 
 A watcher ends it when its owner is gone. It is started again under the same name as often as need
 be, and goes on writing the same log.
