@@ -18,12 +18,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from prometheus_client import CollectorRegistry
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, refuse
 from rekindle_coordinator import health_server
 from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator import process_command
@@ -217,24 +217,20 @@ def check(options: WebhookOptions) -> None:
     for server in options.store.split(","):
         if SERVER.fullmatch(server) is None:
             remedy = "write HOST:PORT of each server, commas between"
-            _refuse(f"--store {server!r:.{SHOWN_MAX}}", "is no address of a server", remedy)
+            refuse(f"--store {server!r:.{SHOWN_MAX}}", "is no address of a server", remedy)
     if IMAGE.fullmatch(options.sidecar_image) is None:
         image = f"--sidecar-image {options.sidecar_image!r:.{SHOWN_MAX}}"
-        _refuse(image, "is no image", "write it like registry.example.com/rekindle:0.1.0")
+        refuse(image, "is no image", "write it like registry.example.com/rekindle:0.1.0")
     if LABEL.fullmatch(options.namespace) is None:
         name = f"--namespace {options.namespace!r:.{SHOWN_MAX}}"
-        _refuse(name, "is no name of Kubernetes", "use small letters, digits and - inside")
+        refuse(name, "is no name of Kubernetes", "use small letters, digits and - inside")
     folder = options.certificates_folder
     if folder is not None and not folder.is_dir():
         remedy = f"name the folder that has {CERTIFICATE} and {KEY}"
-        _refuse(f"--certificates-folder {folder}", "is no folder", remedy)
+        refuse(f"--certificates-folder {folder}", "is no folder", remedy)
     if options.port == options.health_port != 0:
         remedy = f"give --health-port another one than {options.port}"
-        _refuse(f"--port {options.port}", "is that of --health-port too", remedy)
-
-
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)
+        refuse(f"--port {options.port}", "is that of --health-port too", remedy)
 
 
 @contextmanager
