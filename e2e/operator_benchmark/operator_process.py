@@ -106,5 +106,4 @@ class OperatorProcess:
     @property
     def ended(self) -> bool:
         """Whether it has ended by itself."""
-        leader = self._daemon.leader
-        return leader is None or leader.poll() is not None
+        return self._daemon.has_ended
