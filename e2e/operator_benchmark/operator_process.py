@@ -8,7 +8,6 @@ import os
 import sys
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rekindle.model.errors import RunError
@@ -49,12 +48,7 @@ class OperatorProcess:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         end_daemons([self._daemon], self._watcher)
         self._watcher.close()
 

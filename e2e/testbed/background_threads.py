@@ -9,7 +9,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rekindle.model.errors import RunError
@@ -28,12 +27,7 @@ class BackgroundThread(ABC):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
