@@ -22,8 +22,8 @@ from rekindle_bench import bar_results
 from rekindle_bench.application_fleet import REPORT_SECONDS, Fleet, Member, shape
 from rekindle_bench.bar_results import Bar
 from rekindle_local import process_sets
-from rekindle_local.coordinator_process import CoordinatorProcess
 from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_testing.coordinator_process import CoordinatorProcess
 from rekindle_zookeeper import connect
 
 MEMORY_MEGABYTES_MAX = 512

@@ -119,7 +119,7 @@ class TrialBrokers(DaemonGroup):
         """Whether a broker has ended that nobody has killed."""
         if index in self._killed:
             return False
-        return daemon.leader is None or daemon.leader.poll() is not None
+        return daemon.has_ended
 
     def _folder(self, index: int) -> Path:
         return self._directory / f"broker-{index + 1}"

@@ -27,6 +27,7 @@ from images import base_images, build_engines, image_archives, image_wheels, loc
 from images.base_images import Base
 from images.build_engines import BuildEngine
 from rekindle.model.errors import InputError, RunError
+from rekindle_local import cached_files
 from testbed import environment_faults, test_programs, workshops
 from testbed.program_runs import run
 
@@ -191,7 +192,7 @@ class _Building:
         reference = f"localhost/rekindle-base-{base.name}:1"
         context = workshop / "base"
         context.mkdir()
-        image_wheels.link_or_copy(str(tar), str(context / "root.tar"))
+        cached_files.link_or_copy(tar, context / "root.tar")
         file = context / "Dockerfile"
         file.write_text("FROM scratch\nADD root.tar /\n", encoding="utf-8")
         engine.build(reference, file=file, context=context, arguments={}, log=self.log)
@@ -221,7 +222,7 @@ class _Building:
             shutil.copytree(
                 packages,
                 context / "spark-images" / "wheels",
-                copy_function=image_wheels.link_or_copy,
+                copy_function=cached_files.link_or_copy,
                 dirs_exist_ok=True,
             )
 

@@ -5,7 +5,6 @@ nothing of that gets into an image. So the Python that runs this must be of the 
 """
 
 import hashlib
-import os
 import shutil
 import sys
 import tempfile
@@ -86,11 +85,3 @@ def build_own(root: Path, dist: Path, *, log: Path) -> None:
         shutil.copy2(root / name, copy / name)
     image_programs.run([*PIP, "wheel", "--no-deps", "--wheel-dir", str(dist), str(copy)], log=log)
     shutil.rmtree(copy)
-
-
-def link_or_copy(source: str, target: str) -> None:
-    """For copies of large trees: a second name where the file system allows it."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

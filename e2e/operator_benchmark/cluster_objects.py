@@ -7,17 +7,16 @@ to be Running. `testbed.simulated_kubelets` does more, for fewer. `operator_at_s
 import asyncio
 import json
 import os
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from operator_benchmark import bulk_objects, cluster_layout
 from operator_benchmark.cluster_layout import Body, ClusterSize, Spark
 from rekindle.model.errors import RunError
 from testbed import node_objects, test_programs
+from testbed.background_threads import EventLoopThread
 from testbed.bulk_connection import MERGE_PATCH, BulkConnection
 from testbed.control_plane import ControlPlane
 from testbed.kubelet_state import Kubelet, settle
@@ -35,37 +34,19 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LEASE_NAMESPACE = "kube-node-lease"
 OURS = "/apis/rekindle.dev/v1alpha1"
 
-Value = TypeVar("Value")
 Item = TypeVar("Item")
 
 
-class Crowd:
+class Crowd(EventLoopThread):
     """A context manager: inside, its nodes renew their leases every `lease_seconds`."""
 
     def __init__(self, control_plane: ControlPlane, lease_seconds: int) -> None:
+        super().__init__("crowd")
         self._control_plane = control_plane
         self._etcd = bulk_objects.address(control_plane)
         self._lease_seconds = lease_seconds
         self._version = test_programs.kubernetes_version(os.environ)
         self._kubelets: dict[str, Kubelet] = {}
-        self._thread = threading.Thread(target=self._serve, name="crowd", daemon=True)
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
 
     @property
     def late_seconds_max(self) -> float:
@@ -108,37 +89,15 @@ class Crowd:
         items: list[Body] = listed["items"]
         return items
 
-    def _call(self, action: Coroutine[Any, Any, Value]) -> Value:
-        if self._failure is not None or not self._thread.is_alive():
-            action.close()
-            raise RunError(
-                where="the crowd", what=f"does not live ({self._failure!r})", remedy="see its cause"
-            )
-        return asyncio.run_coroutine_threadsafe(action, self._loop).result()
-
-    def _serve(self) -> None:
-        try:
-            asyncio.run(self._run())
-        except BaseException as error:  # told by the next call
-            self._failure = error
-        finally:
-            self._ready.set()
-
-    async def _run(self) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        async with self._connected() as self._connection:
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
+        context = self._control_plane.ssl_context()
+        async with BulkConnection(self._control_plane.server, context) as self._connection:
             self._heartbeats = NodeHeartbeats(self._connection, self._lease_seconds)
             async with asyncio.TaskGroup() as group:
                 renewing = group.create_task(self._heartbeats.run())
-                self._ready.set()
-                await self._end.wait()
+                yield
                 renewing.cancel()
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[BulkConnection]:
-        context = self._control_plane.ssl_context()
-        async with BulkConnection(self._control_plane.server, context) as connection:
-            yield connection
 
     async def _define(self, body: Body) -> None:
         await self._send("POST", DEFINITIONS, body)

@@ -8,7 +8,6 @@ import os
 import sys
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rekindle.model.errors import RunError
@@ -49,12 +48,7 @@ class OperatorProcess:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         end_daemons([self._daemon], self._watcher)
         self._watcher.close()
 
@@ -106,5 +100,4 @@ class OperatorProcess:
     @property
     def ended(self) -> bool:
         """Whether it has ended by itself."""
-        leader = self._daemon.leader
-        return leader is None or leader.poll() is not None
+        return self._daemon.has_ended

@@ -10,14 +10,13 @@ as old as the file's name, in milliseconds by this machine's clock, which is the
 
 import json
 import math
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from testbed.background_threads import BackgroundThread
 
 WRITE_SECONDS = 1.0
 ROWS_PER_FILE = 500
@@ -110,28 +109,12 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.split(".")[0].isdecimal()]
 
 
-@dataclass(slots=True)
-class StreamWriter:
+class StreamWriter(BackgroundThread):
     """A context manager: inside, each stream gets a file each second."""
 
-    streams: tuple[FileStream, ...]
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._run, name="stream-writer", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+    def __init__(self, streams: tuple[FileStream, ...]) -> None:
+        super().__init__("stream-writer")
+        self.streams = streams
 
     def _run(self) -> None:
         while not self._ended.wait(WRITE_SECONDS):

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kubernetes import client
@@ -54,12 +53,7 @@ class ScenarioCluster(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ...) -> tuple[str, ...]: ...
 
@@ -145,12 +139,7 @@ class GivenCluster:
             self._held = held.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()
 
     def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ("",)) -> tuple[str, ...]:

@@ -5,13 +5,12 @@ from what the API server has, so one that is started anew goes on.
 """
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
@@ -21,6 +20,7 @@ from rekindle.model.errors import RekindleError, RunError
 from submission import apache_submission, kubeflow_submission, spark_submit
 from submission.submission_steps import Action, Body, SubmissionState
 from testbed import kubeconfigs
+from testbed.background_threads import BackgroundThread
 
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 5.0
@@ -33,7 +33,7 @@ JSON_PATCH = "application/json-patch+json"
 NOT_FOUND, BAD_REQUEST, UNPROCESSABLE = 404, 400, 422
 
 
-class SparkOperators:
+class SparkOperators(BackgroundThread):
     """A context manager: inside, SparkApplications are tended as both operators would.
 
     The kubeconfig is that of somebody who may do everything, with a token: Spark's client does not
@@ -43,6 +43,7 @@ class SparkOperators:
     """
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        super().__init__("spark-operators")
         self.failures: list[Exception] = []
         self._again_at: dict[str, float] = {}
         self._kubeconfig = kubeconfig
@@ -50,21 +51,10 @@ class SparkOperators:
         self._client: Any = kubeconfigs.make_client(kubeconfig)
         self._core: Any = client.CoreV1Api(self._client)
         self._custom: Any = client.CustomObjectsApi(self._client)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark-operators", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
+    def close(self) -> None:
+        """End the thread, and wait for its end."""
+        super().close()
         self._client.close()
 
     def _run(self) -> None:

@@ -6,6 +6,7 @@
     parallel_steps      commands of make that run at the same time
     workshops           one process at a time builds into a folder
     program_runs        finds programs, and runs them to their end, which has a limit
+    background_threads  threads beside the caller, inside a context
     file_lock           a file that one process holds at a time
     owned_folders       folders that are removed: ours alone, which a mark in them says
     control_plane       etcd, API server, controller manager and scheduler: started, harmed, ended

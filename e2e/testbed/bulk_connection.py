@@ -10,7 +10,6 @@ import json
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -58,12 +57,7 @@ class BulkConnection:
         self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def send(

@@ -313,14 +313,15 @@ class ControlPlane(DaemonGroup):
 
         def are_settled() -> bool:
             awaited.difference_update([name for name in awaited if self.is_serving(name)])
-            return not awaited or any(map(self._has_ended, awaited))
+            return not awaited or any(self._daemons[name].has_ended for name in awaited)
 
         process_sets.await_condition(
             are_settled, limit_seconds=START_SECONDS_MAX, interval_seconds=0.05
         )
         if awaited:
-            name = max(awaited, key=self._has_ended)
-            ended = "it has ended" if self._has_ended(name) else f"not in {START_SECONDS_MAX:.0f} s"
+            name = max(awaited, key=lambda name: self._daemons[name].has_ended)
+            is_over = self._daemons[name].has_ended
+            ended = "it has ended" if is_over else f"not in {START_SECONDS_MAX:.0f} s"
             raise RunError(
                 where=str(self._daemons[name].log),
                 what=f"{name} does not serve: {ended}",
@@ -344,10 +345,6 @@ class ControlPlane(DaemonGroup):
                 what="the controller manager made no service accounts",
                 remedy="read this log",
             )
-
-    def _has_ended(self, name: str) -> bool:
-        leader = self._daemons[name].leader
-        return leader is None or leader.poll() is not None
 
     def _daemon(self, name: str) -> Daemon:
         self._check_names([name])

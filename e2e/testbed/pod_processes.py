@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rekindle.model.errors import RunError
@@ -60,12 +59,7 @@ class PodProcesses:
         self._watcher = ProcessReaper((), self.logs / "watcher.log")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, pod: Mapping[str, Any], node: str, node_address: str) -> str:

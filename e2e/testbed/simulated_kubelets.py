@@ -13,15 +13,15 @@ import asyncio
 import json
 import os
 import secrets
-import threading
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from enum import Enum
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from rekindle.model.errors import InputError, RunError
 from rekindle_cli import cli_options
 from testbed import node_objects, test_programs
+from testbed.background_threads import EventLoopThread
 from testbed.bulk_connection import STRATEGIC_PATCH, UNREACHABLE, BulkAnswer, BulkConnection
 from testbed.control_plane import ControlPlane
 from testbed.kubelet_state import Kubelet, settle
@@ -53,7 +53,7 @@ class Fate(Enum):
     FREEZE = "freeze"  # not a word on any connection, as when the machine or its network is gone
 
 
-class SimulatedKubelets:
+class SimulatedKubelets(EventLoopThread):
     """A context manager: inside, its nodes live; after it, they and the pods on them are gone.
 
     Leases are renewed every `lease_seconds`: 10 with a real kubelet. Node names begin with
@@ -69,30 +69,15 @@ class SimulatedKubelets:
         machines: PodProcesses | None = None,
     ) -> None:
         cli_options.check_range("lease_seconds", lease_seconds, 0.2, 3_600)
+        self._set = secrets.token_hex(3)
+        self._prefix = f"{prefix}-{self._set}"
+        super().__init__(self._prefix)
         self._control_plane = control_plane
         self._machines = machines
         self._lease_seconds = lease_seconds
-        self._set = secrets.token_hex(3)
-        self._prefix = f"{prefix}-{self._set}"
         self._version = test_programs.kubernetes_version(os.environ)
         self._kubelets: dict[str, Kubelet] = {}
         self._count = 0
-        self._thread = threading.Thread(target=self._serve, name=self._prefix, daemon=True)
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,44 +160,26 @@ class SimulatedKubelets:
             try:
                 self._call(self._clear())
             finally:
-                self._loop.call_soon_threadsafe(self._end.set)
-                self._thread.join()
+                super().close()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
-    def _serve(self) -> None:
-        try:
-            asyncio.run(self._run())
-        except BaseException as error:  # told by close()
-            self._failure = error
-        finally:
-            self._ready.set()
-
-    async def _run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
         context = self._control_plane.ssl_context()
         async with BulkConnection(self._control_plane.server, context) as self._connection:
             self._heartbeats = NodeHeartbeats(self._connection, self._lease_seconds, self._speak)
             self._runner = PodRunner(self._connection, self._kubelets, self._machines)
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(one.run()) for one in (self._heartbeats, self._runner)]
-                self._ready.set()
-                await self._end.wait()
+                yield
                 for task in serving:
                     task.cancel()
 
     def _call(self, action: Coroutine[Any, Any, Value]) -> Value:
-        if self._failure is not None or not self._thread.is_alive():
-            action.close()
-            raise RunError(
-                where="simulated nodes",
-                what=f"do not run ({self._failure!r})",
-                remedy="use them inside their context",
-            )
         try:
-            return asyncio.run_coroutine_threadsafe(action, self._loop).result()
+            return super()._call(action)
         except UNREACHABLE as error:
             raise RunError(
                 where=self._control_plane.server,

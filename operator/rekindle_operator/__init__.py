@@ -11,7 +11,7 @@ no Kubernetes client and no clock. `controller` watches and writes.
     kubectl          `kubectl rekindle`
     policies         the applications of a policy, and its effective values
     preflight        obstacles to a recovery, found beforehand
-    process_command  a process of the operator as a command: errors and exit codes
+    process_command  a process of the operator as a command: shared options, errors, exit codes
     provisioning     replacement nodes: the core's requests as objects of providers
     recovery         the status of a Recovery, from the core's decisions
     remediation      pods evicted; nodes fenced, tainted or deleted

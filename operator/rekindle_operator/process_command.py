@@ -1,4 +1,4 @@
-"""A process of the operator as a command: what it prints of an error, and its exit code.
+"""A process of the operator as a command: options, what it prints of an error, its exit code.
 
 0 ended in order, 1 the run failed, 2 wrong usage, 130 interrupted before it ran. Called by the
 mains of operator and webhook.
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -16,6 +16,41 @@ from typer.exceptions import TyperException
 from rekindle import interrupts
 from rekindle.model.errors import InputError, RekindleError
 from rekindle_coordinator import json_lines
+
+# Of the variables of the environment that give options.
+PREFIX = "REKINDLE_"
+
+HealthPort = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}KUBECONFIG",
+        help="How to reach the cluster.",
+        show_default="the service account",
+    ),
+]
+WatchSilenceSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
+        min=1,
+        max=600,
+        help="A watch without a word for so long is begun anew.",
+    ),
+]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}LOG",
+        help="Where JSON lines are appended.",
+        show_default="standard output",
+    ),
+]
 
 
 def run(program: str, function: Callable[..., Any]) -> NoReturn:

@@ -14,8 +14,7 @@ laboratory: their commands join by the entry points `rekindle.commands`.
     cli_options          checks of options that several commands share
     output_formats       rows as a table, JSON lines, CSV or Parquet
     svg_files            SVG files beside the output of commands
-    pipeline_checks      all checks of a pipeline, with its functions called under guard
-    pipeline_file        imports a pipeline file, and asks it for its pipeline
+    pipeline_file        imports a pipeline file, asks it for its pipeline, and checks that
     pipeline_options     the options of all commands that load a pipeline file
     report_html          the report as a page, with the timeline as a picture
     run_view             the output of `rekindle run`

@@ -144,7 +144,12 @@ COMMANDS = (
         "Let an application finish its epoch and start no other, until it is resumed.",
         panel=HelpPanel.STEER,
     ),
-    Command("resume", "Let a paused application go on.", panel=HelpPanel.STEER),
+    Command(
+        "resume",
+        "Let a paused application go on.",
+        module="rekindle_cli.commands.pause",
+        panel=HelpPanel.STEER,
+    ),
     Command(
         "savepoint",
         "End a pipeline at a checkpoint that a changed one can go on from.",
@@ -264,6 +269,13 @@ def _keep_output_apart() -> None:
 def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
     """Builds the application for `arguments` and runs it; returns the exit code."""
     return exit_code(lambda: _call(build(arguments), arguments))
+
+
+def run_alone(function: Callable[..., object], arguments: Sequence[str]) -> int:
+    """Runs a program whose one command is `function`; returns the exit code."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(function)
+    return run(lambda _: app, arguments)
 
 
 def _call(app: typer.Typer, arguments: Sequence[str]) -> object:

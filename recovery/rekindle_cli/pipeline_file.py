@@ -1,15 +1,17 @@
-"""A pipeline file: imported under guard, and asked for its pipeline.
+"""A pipeline file: imported under guard, asked for its pipeline, and checked.
 
 Whatever the file does on import, what comes of it is a pipeline with findings, or an InputError
-with the file's line. Called by the commands `run`, `test` and `check`.
+with the file's line. The checks call its functions under guard, too. Called by the commands `run`,
+`test` and `check`, before anything is started.
 """
 
 import difflib
 import importlib.util
 import inspect
+import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,15 +20,25 @@ from pyspark import cloudpickle
 
 from rekindle.model import path_kinds
 from rekindle.model.errors import InputError
+from rekindle.model.settings import Settings
 from rekindle_cli import pipeline_options
-from rekindle_cli.guard import CallLimits, guarded
-from rekindle_spark.checks.check_findings import CheckFinding
+from rekindle_cli.guard import NO_THREADS_IN_FUNCTIONS, CallLimits, CodeTooSlowError, guarded
+from rekindle_spark import checks
+from rekindle_spark.checks.check_findings import (
+    CheckFinding,
+    CheckSeverity,
+    has_errors,
+    of_error,
+)
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.user_code import argument_checks, code_locations, dead_letter_sieve
+from rekindle_store import store_files
 
 # The name of the file's module, which is sent to executors by value.
 MODULE = "rekindle_pipeline"
 DEFAULT = "pipeline"
+# For one partition on no rows or on the first rows; in a run that is a part of an epoch.
+FUNCTION_LIMITS = CallLimits(10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,71 @@ def load(argument: str, limits: CallLimits, *, is_quiet: bool = False) -> Loaded
         built = _call(_function(module, name, path), path)
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return LoadedPipeline(built, path, tuple(guard.findings))
+
+
+def check(
+    loaded: LoadedPipeline,
+    settings: Settings,
+    *,
+    slow: CheckSeverity = CheckSeverity.ERROR,
+    ends_at: float = math.inf,
+) -> list[CheckFinding]:
+    """Find all that can be known of a pipeline without a cluster: errors, then warnings.
+
+    `slow` says how much it matters that a function is not done with the first rows after some
+    seconds, or at the moment `ends_at` (`CallLimits`).
+    """
+    found = check_uncalled(loaded, settings)
+    if not has_errors(found):
+        found += _check_called(loaded, settings, slow, ends_at)
+    return sorted(dict.fromkeys(found), key=lambda finding: finding.severity)
+
+
+def check_uncalled(loaded: LoadedPipeline, settings: Settings) -> list[CheckFinding]:
+    """Find what can be known without calling the pipeline's functions."""
+    return [*loaded.findings, *checks.beforehand(loaded.pipeline, settings)]
+
+
+def _check_called(
+    loaded: LoadedPipeline, settings: Settings, slow: CheckSeverity, ends_at: float
+) -> list[CheckFinding]:
+    """Call the pipeline's functions on no rows and on its first rows."""
+    what, limits = f"pipeline file {loaded.path}", replace(FUNCTION_LIMITS, ends_at=ends_at)
+    try:
+        with guarded(what, limits, remedy_for_threads=NO_THREADS_IN_FUNCTIONS) as guard:
+            found = checks.first_rows(
+                loaded.pipeline, settings.runtime, guard.renew, guard.watchdog
+            )
+    except CodeTooSlowError as error:
+        return [replace(of_error(error), severity=slow)]
+    except InputError as error:
+        return [of_error(error)]
+    return [*found, *guard.findings]
+
+
+def is_new(store: str) -> bool:
+    """Say whether no driver has ever been started on a checkpoint store, as far as it answers."""
+    try:
+        return not store_files.at(store).names("generations")
+    except OSError:
+        return False
+
+
+def refuse_errors(findings: Iterable[CheckFinding]) -> None:
+    """Show findings; raise InputError for the last error."""
+    found = list(findings)
+    errors = [finding for finding in found if finding.severity is CheckSeverity.ERROR]
+    show(one for one in found if one.severity is not CheckSeverity.ERROR)
+    for finding in errors[:-1]:
+        print(finding, file=sys.stderr)
+    for finding in errors[-1:]:
+        raise InputError(where=finding.where, what=finding.what, remedy=finding.remedy)
+
+
+def show(findings: Iterable[CheckFinding]) -> None:
+    """Print findings to standard error, a line each."""
+    for finding in findings:
+        print(f"{finding.severity}: {finding}", file=sys.stderr)
 
 
 def _import(path: Path) -> ModuleType:

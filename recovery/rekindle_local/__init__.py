@@ -8,7 +8,6 @@ commands join the command line by entry points.
     local_run               runs a user's pipeline on a cluster of this machine
     flights                 the pipeline of the demo and the benchmarks
     failure_schedule        which nodes fail when, and in which order they come back
-    coordinator_process     a coordinator as a process, for demo, benchmark and tests
     local_nodes             nodes as cgroups with all their processes, and who leads them
     spark_cluster           the local cluster: one master, N workers, killed and brought back by
                             node

@@ -253,3 +253,11 @@ def _is_the_lock_of(file: IO[str], folder: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat())
     except OSError:
         return False
+
+
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Links, so that the files take no room and one copy of them lies in memory."""
+    try:
+        os.link(source, target)
+    except OSError:  # another disk
+        shutil.copy2(source, target)

@@ -30,7 +30,6 @@ import base64
 import csv
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,7 +173,7 @@ def link_spark(archives: ClassArchives, workshop: Path) -> None:
                 remedy="run `make clean setup`, or reinstall pyspark",
             )
         target.parent.mkdir(parents=True, exist_ok=True)
-        _link_or_copy(source, target)
+        cached_files.link_or_copy(source, target)
     if archives.spark_home.exists():
         archives.spark_home.rename(workshop / "damaged")
     made.rename(archives.spark_home)
@@ -196,11 +195,3 @@ def _is_whole(spark_home: Path, recorded: tuple[Recorded, ...]) -> bool:
         )
     except OSError:
         return False
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """Links, so that the files take no room and one copy of them lies in memory."""
-    try:
-        os.link(source, target)
-    except OSError:  # another disk
-        shutil.copy2(source, target)

@@ -55,6 +55,11 @@ class Daemon:
         """The log of its present life."""
         return self.logs / f"{self.name}-{self.starts}.log"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended, or was never started."""
+        return self.leader is None or self.leader.poll() is not None
+
     def processes(self) -> tuple[int, ...]:
         """Ids of the daemon's living processes and of all below it."""
         if self.group is not None:

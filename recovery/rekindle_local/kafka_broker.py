@@ -25,7 +25,7 @@ from rekindle_local.maven_jars import JarSet
 from rekindle_local.port_reservation import hold_port
 from rekindle_local.process_reaper import ProcessReaper
 from rekindle_spark.connectors import kafka_options
-from rekindle_spark.spark import java_home
+from rekindle_spark.spark import spark_installation
 
 HOST = "127.0.0.1"
 VERSION = "4.4.0"
@@ -157,7 +157,7 @@ def start_command(jars: Path) -> list[str]:
 
 
 def _java(jars: Path, *options: str) -> list[str]:
-    return [str(java_home.find()), *options, "-cp", f"{jars}/*"]
+    return [str(spark_installation.find_java()), *options, "-cp", f"{jars}/*"]
 
 
 def answers(servers: str) -> bool:

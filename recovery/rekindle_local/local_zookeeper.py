@@ -309,7 +309,7 @@ class LocalZookeeper(DaemonGroup):
             interval_seconds=0.05,
         )
         if awaited:
-            raise self._failed_start(max(awaited, key=self._has_ended))
+            raise self._failed_start(max(awaited, key=lambda one: self._daemons[one].has_ended))
 
     def kill(self, *servers: int) -> None:
         """SIGKILL these servers, as close together as can be; returns when they are gone.
@@ -399,7 +399,7 @@ class LocalZookeeper(DaemonGroup):
             awaited -= {number for number in awaited if self._status(number) is not None}
         else:
             awaited -= {n for n in awaited if self._members[n].ask("ruok") == "imok"}
-        return not awaited or any(map(self._has_ended, awaited))
+        return not awaited or any(self._daemons[number].has_ended for number in awaited)
 
     def _status(self, number: int) -> ServerStatus | None:
         self._daemon(number)
@@ -407,12 +407,8 @@ class LocalZookeeper(DaemonGroup):
             return None  # else each question would take its whole limit
         return parse_status(self._members[number].ask("srvr"))
 
-    def _has_ended(self, number: int) -> bool:
-        leader = self._daemons[number].leader
-        return leader is None or leader.poll() is not None
-
     def _has_majority(self) -> bool:
-        running = {number for number in self.servers if not self._has_ended(number)}
+        running = {number for number in self.servers if not self._daemons[number].has_ended}
         return 2 * len(running - self._stopped) > len(self.servers)
 
     def _failed_start(self, number: int) -> RunError:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rekindle.model.errors import InputError, RunError
-from rekindle_spark.spark import java_home
+from rekindle_spark.spark import spark_installation
 
 DAEMON_HEAP_MEGABYTES = 128
 LAUNCHER_SECONDS_MAX = 60.0
@@ -112,5 +112,5 @@ def find_java() -> tuple[Path, str]:
 
     Raises `InputError` where it is missing or too old.
     """
-    found = java_home.find()
-    return found, java_home.read_version(found)
+    found = spark_installation.find_java()
+    return found, spark_installation.read_java_version(found)

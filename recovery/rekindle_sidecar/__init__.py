@@ -9,7 +9,6 @@
     held_records         reports for the store, directives for the driver, and which is newer
     store_sync           the rounds: heartbeat, reports, acknowledgements, directives, retention
     sidecar_metrics      metrics and health on a port
-    unix_socket          the Unix socket, and who is at its other end
     json_log             one line of JSON per event
 
 The event loop belongs to the driver's requests: whatever asks the store runs on a thread and only

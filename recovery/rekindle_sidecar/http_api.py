@@ -4,10 +4,17 @@
     POST /v1/reports      POST /v1/acks                                     GET /v1/health
 
 Every body is JSON, that of a refusal has `where`, `what` and `remedy`. Nothing waits for the store.
+Only the user that the sidecar runs as may connect. A socket file that a killed sidecar has left is
+replaced; one that somebody listens on is not.
 """
 
 import logging
+import os
+import socket
+import stat
+import struct
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -16,12 +23,17 @@ from aiohttp import web
 from rekindle import protocol
 from rekindle.model.errors import InputError
 from rekindle.protocol import MESSAGE_BYTES_MAX
-from rekindle_sidecar import http_errors, unix_socket
+from rekindle_sidecar import http_errors
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.json_log import tell
 from rekindle_sidecar.sidecar_session import DriverConnection, SidecarSession
 
 WAIT_SECONDS_MAX = 30.0
+# of a path in `sockaddr_un`, with the zero at its end
+PATH_BYTES_MAX = 107
+BACKLOG = 64
+PROBE_SECONDS = 1.0
+CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -36,7 +48,7 @@ class HttpApi:
     async def handshake(self, request: web.Request) -> web.Response:
         """Introduces a driver."""
         body, line = await _body(request, "handshake"), _line(request)
-        peer = unix_socket.process_at(line.get_extra_info("socket"))
+        peer = process_at(line.get_extra_info("socket"))
         return _answer(self._desk.handshake(body, line, peer))
 
     async def reports(self, request: web.Request) -> web.Response:
@@ -90,6 +102,43 @@ def application(desk: SidecarSession) -> web.Application:
     app.router.add_get("/v1/schema", endpoints.schema)
     app.router.add_get("/v1/health", endpoints.health)
     return app
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket that listens at `path`, mode 0600. Raises InputError where that cannot be."""
+    if len(os.fsencode(path)) > PATH_BYTES_MAX:
+        _refuse_path(path, f"is longer than {PATH_BYTES_MAX} bytes", "name a shorter path")
+    try:
+        _clear(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(os.fspath(path))
+        finally:
+            os.umask(before)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        _refuse_path(
+            path, f"cannot be made ({error.strerror})", "name a path in a folder of your own"
+        )
+    listener.setblocking(False)
+    return listener
+
+
+def remove_socket(path: Path, inode: int) -> None:
+    """Remove the socket file, unless another one has taken its place."""
+    try:
+        if path.lstat().st_ino == inode:
+            path.unlink()
+    except FileNotFoundError:
+        return
+
+
+def process_at(other: socket.socket) -> int:
+    """The process at the other end; 0 when it is in another process namespace."""
+    data = other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    process: int = CREDENTIALS.unpack(data)[0]
+    return process
 
 
 def _answer(body: bytes, status: int = 200) -> web.Response:
@@ -159,3 +208,27 @@ def _refuse_parameter(name: str, text: str, wanted: str) -> NoReturn:
         where=f"directives: {name}", what=f"is {text[:60]!r}", remedy=f"give {wanted}"
     )
     raise http_errors.malformed(error)
+
+
+def _clear(path: Path) -> None:
+    """Remove what a killed sidecar has left."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        _refuse_path(path, "is there and no socket", "name a path that is free")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_SECONDS)
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except OSError:
+            pass  # somebody is there, but does not answer
+    _refuse_path(path, "is in use by another process", "give each sidecar a path of its own")
+
+
+def _refuse_path(path: Path, what: str, remedy: str) -> NoReturn:
+    raise InputError(where=f"socket {path}", what=what, remedy=remedy)

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from rekindle import interrupts
-from rekindle.model.errors import InputError, RekindleError, RunError
+from rekindle.model.errors import InputError, RekindleError, RunError, refuse
 from rekindle_sidecar.sidecar_options import SidecarOptions
 
 SESSION_SECONDS, SESSION_SECONDS_MIN, SESSION_SECONDS_MAX = 10.0, 2.0, 60.0
@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str], environment: Environment) -> int:
 
                 sidecar_process.serve(_options(environment))
             case _:
-                _refuse("rekindle-sidecar", "takes no argument but --probe", "leave it out")
+                refuse("rekindle-sidecar", "takes no argument but --probe", "leave it out")
     except RekindleError as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
@@ -87,25 +87,21 @@ def _session_seconds(environment: Environment) -> float:
         seconds = -1.0
     if not SESSION_SECONDS_MIN <= seconds <= SESSION_SECONDS_MAX:
         allowed = f"{SESSION_SECONDS_MIN:g} to {SESSION_SECONDS_MAX:g}"
-        _refuse(name, f"is {text[:60]!r}", f"give seconds from {allowed}")
+        refuse(name, f"is {text[:60]!r}", f"give seconds from {allowed}")
     return seconds
 
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= PORT_MAX):
-        _refuse("REKINDLE_METRICS_PORT", f"is {text[:60]!r}", f"give a port from 1 to {PORT_MAX}")
+        refuse("REKINDLE_METRICS_PORT", f"is {text[:60]!r}", f"give a port from 1 to {PORT_MAX}")
     return int(text)
 
 
 def _needed(environment: Environment, name: str) -> str:
     value = environment.get(name)
     if not value:
-        _refuse(name, "is not set", "see docs/injection.md for what a sidecar is told")
+        refuse(name, "is not set", "see docs/injection.md for what a sidecar is told")
     return value
-
-
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)
 
 
 ANSWER_SECONDS_MAX = 4.0

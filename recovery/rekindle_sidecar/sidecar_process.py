@@ -20,7 +20,7 @@ from aiohttp import web
 import rekindle_zookeeper
 from rekindle.model.errors import InputError
 from rekindle.protocol import msgspec_warmup, store_paths
-from rekindle_sidecar import http_api, json_log, unix_socket
+from rekindle_sidecar import http_api, json_log
 from rekindle_sidecar.sidecar_options import SidecarOptions
 from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_sidecar.store_sync import StoreSync
@@ -40,13 +40,13 @@ def serve(options: SidecarOptions) -> None:
         rekindle_zookeeper.read_secret(Path(options.secret_file))
     encryption = Encryption.of(None if options.ca_file is None else Path(options.ca_file))
     msgspec_warmup.work_out()
-    listener = unix_socket.listen(path)
+    listener = http_api.listen(path)
     inode = path.stat().st_ino
     try:
         asyncio.run(_serve(options, place, encryption, listener))
     finally:
         listener.close()
-        unix_socket.remove(path, inode)
+        http_api.remove_socket(path, inode)
     json_log.tell("ended")
 
 

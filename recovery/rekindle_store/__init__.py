@@ -11,7 +11,6 @@
     commit_segments     many older ones of them in one file
     checkpoint_records  the record of a checkpoint
     checksummed_file    files of checkpoints: a head, and a body, with their checksums
-    waiting_rows        rows that wait for a branch which is left out
     committed_files     the output files that count
     compacted_outputs   where rows are once their files were put together
     output_rows         the rows of one output file, wherever they lie

@@ -1,7 +1,14 @@
 """Files of checkpoints: a line of JSON with checksums of itself and of the body behind it.
 
 What is sealed is bytes, for who calls this to put into the store. Files of earlier versions have a
-checksum of the body alone. Formats: docs/formats.md.
+checksum of the body alone.
+
+Rows of a keyed step that wait for a branch which is left out behind it are such files of Parquet.
+The pages of output files have checksums of their own, but what a branch reads here decides later
+output, and types and the watermark are in the metadata, which has none. Files of earlier versions
+are Parquet alone. Which names they have: `checkpoint_records.waiting_rows`.
+
+Formats: docs/formats.md.
 """
 
 import json
@@ -9,11 +16,17 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from rekindle.model.errors import DamagedError, RunError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle.model.errors import DamagedError, RunError, first_line
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, pieces, unwatched
 
 REMEDY = "restore it from a copy of the store, or start with an empty store"
+ROWS_REMEDY = "restore it from a copy of the store"
+ROWS_VERSION = 1
+PARQUET = b"PAR1"
 
 
 def seal(version: int, head: Mapping[str, Any], body: bytes) -> bytes:
@@ -62,6 +75,24 @@ def check(
     if sum_of_head not in (None, _sum_of(head)) or sum_of_body != digest.hexdigest():
         raise _damaged(name, "does not match its checksum")
     return head, body
+
+
+def seal_rows(content: bytes) -> bytes:
+    """The content of a file of waiting rows, from that of a Parquet file."""
+    return seal(ROWS_VERSION, {}, content)
+
+
+def check_rows(name: str, data: bytes) -> pa.Table:
+    """The waiting rows of a file, with what was noted in their metadata. Raises DamagedError where
+    it is not what was written, RunError when another version has written it."""
+    is_sealed = not data.startswith(PARQUET)
+    body = check(name, data, ROWS_VERSION)[1] if is_sealed else data
+    try:
+        source = pa.BufferReader(body)
+        return pq.ParquetFile(source, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError) as error:
+        what = f"cannot be read ({first_line(error)})"
+        raise DamagedError(where=name, what=what, remedy=ROWS_REMEDY) from error
 
 
 def _sum_of(head: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def commits(
             # there is a segment, it counts.
             lines = commit_segments.read(files, number)
             if lines is not None:
-                found = _of_segment(files, number, lines)
+                found = commit_segments.decoded(files, number, lines)
             elif data is not None:
                 yield number, _decoded(files, "commits", "commit", number, data)
                 found = _own_files(files, number + 1, pool)
@@ -65,14 +65,6 @@ def commits(
             for number, record in found:
                 yield number, record
             number += 1
-
-
-def _of_segment(files: Files, begin: int, lines: list[bytes]) -> Iterator[tuple[int, Record]]:
-    """The records of a segment from one on."""
-    first = commit_segments.first_of(begin)
-    for number in range(begin, first + len(lines)):
-        where = f"{files.place}/{commit_segments.name_of(number)}: record {number}"
-        yield number, record_format.decode("commit", lines[number - first], where)
 
 
 def _own_files(files: Files, begin: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Record]]:

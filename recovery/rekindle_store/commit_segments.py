@@ -61,13 +61,13 @@ def read(files: Files, number: int) -> list[bytes] | None:
 
 
 def decoded(
-    files: Files, number: int, lines: Sequence[bytes]
+    files: Files, begin: int, lines: Sequence[bytes]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records that are the lines of the segment that has record `number`, with their numbers.
-    Raises DamagedError for one that is not what was written, RunError for another version's."""
-    for each, line in enumerate(lines, first_of(number)):
-        where = f"{files.place}/{name_of(number)}: record {each}"
-        yield each, record_format.decode("commit", line, where)
+    """The records from `begin` on that are lines of its segment, with their numbers. Raises
+    DamagedError for one that is not what was written, RunError for another version's."""
+    for number, line in enumerate(lines[begin - first_of(begin) :], begin):
+        where = f"{files.place}/{name_of(begin)}: record {number}"
+        yield number, record_format.decode("commit", line, where)
 
 
 def newest(files: Files) -> int:

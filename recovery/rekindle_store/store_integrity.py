@@ -32,7 +32,6 @@ from rekindle_store import (
     committed_files,
     compacted_outputs,
     store_errors,
-    waiting_rows,
 )
 from rekindle_store.checkpoint_records import Record, Seal
 from rekindle_store.compacted_outputs import DataFile, Part, Places
@@ -562,7 +561,7 @@ class _Walk:
 
     def _waiting(self, name: str) -> tuple[int, str]:
         """The bytes of a file of rows that wait for a branch, and what is wrong with it."""
-        return self._checked(name, waiting_rows.check)
+        return self._checked(name, checksummed_file.check_rows)
 
     def _sealed(self, name: str) -> tuple[int, str]:
         """The bytes of a file of a checkpoint, and what is wrong with it."""

@@ -16,7 +16,6 @@ Why: docs/decisions/0022-the-zookeeper-client-is-a-package.md.
 """
 
 from rekindle_zookeeper.acl import Credential, derive, read_secret, to_text
-from rekindle_zookeeper.elections import Election
 from rekindle_zookeeper.encryption import Encryption, open_socket, speaks_tls
 from rekindle_zookeeper.namespaces import NamespaceQuota, Namespaces
 from rekindle_zookeeper.sessions import Conflict, StoreUnreachable
@@ -26,7 +25,6 @@ __all__ = [
     "Conflict",
     "Connection",
     "Credential",
-    "Election",
     "Encryption",
     "NamespaceQuota",
     "Namespaces",

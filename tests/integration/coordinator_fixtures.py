@@ -10,8 +10,8 @@ from store_driver import StoreDriver
 
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
-from rekindle_local.coordinator_process import CoordinatorProcess
 from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_testing.coordinator_process import CoordinatorProcess
 from rekindle_zookeeper import Connection, connect
 
 SESSION_SECONDS = 4.0

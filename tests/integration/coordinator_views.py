@@ -9,7 +9,7 @@ from typing import Any
 from store_driver import StoreDriver
 from waiting import wait_until
 
-from rekindle_local.coordinator_process import CoordinatorProcess
+from rekindle_testing.coordinator_process import CoordinatorProcess
 
 Coordinate = Callable[..., CoordinatorProcess]
 Drive = Callable[..., StoreDriver]

@@ -5,7 +5,6 @@ python -m rekindle_peers.flink INPUT --store FOLDER --jobmanager HOST:PORT --row
 
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,14 +19,7 @@ SECONDS_PER_DAY = 86_400
 def main() -> int:
     """Runs the program; returns the exit code."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    return command_line.run(application, sys.argv[1:])
-
-
-def application(_: Sequence[str]) -> typer.Typer:
-    """The program's one command."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(_run)
-    return app
+    return command_line.run_alone(_run, sys.argv[1:])
 
 
 def _run(

@@ -5,7 +5,7 @@ spark-submit ... submitted.py INPUT --store FOLDER --rows-per-second 1000
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,17 +35,10 @@ PrioritiesOption = Annotated[
 
 def main() -> int:
     """Runs the program; returns the exit code."""
-    return command_line.run(application, sys.argv[1:])
+    return command_line.run_alone(run_flights, sys.argv[1:])
 
 
-def application(_: Sequence[str]) -> typer.Typer:
-    """The program's one command."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(_run)
-    return app
-
-
-def _run(
+def run_flights(
     directory: Annotated[Path, typer.Argument(metavar="INPUT", help="Folder of prepared files.")],
     store: Annotated[Path, typer.Option(help="Checkpoints and output: a folder all nodes share.")],
     rows_per_second: Annotated[float, typer.Option(help="Rows of all files together.")],

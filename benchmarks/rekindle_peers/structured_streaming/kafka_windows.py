@@ -7,7 +7,6 @@ Rekindle and knows what rows and windows look like.
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,14 +19,7 @@ ROW = "at BIGINT, flight BIGINT, carrier STRING, airport STRING, delay DOUBLE, c
 
 def main() -> int:
     """Runs the program; returns the exit code."""
-    return command_line.run(application, sys.argv[1:])
-
-
-def application(_: Sequence[str]) -> typer.Typer:
-    """The program's one command."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(_run)
-    return app
+    return command_line.run_alone(_run, sys.argv[1:])
 
 
 def _run(

@@ -131,7 +131,7 @@ class NamespacedMachine:
     def has_ended(self, name: str) -> bool:
         """Whether a program is not running."""
         daemon = self._daemons.get(name)
-        return daemon is None or daemon.leader is None or daemon.leader.poll() is not None
+        return daemon is None or daemon.has_ended
 
     def log(self, name: str) -> Path:
         """The log of a program's present life."""

@@ -15,9 +15,15 @@ from rekindle_operator import process_command
 from rekindle_operator.controller import log_capture
 from rekindle_operator.controller.operator_options import OperatorOptions, own_namespace
 from rekindle_operator.controller.wiring import running
+from rekindle_operator.process_command import (
+    PREFIX,
+    HealthPort,
+    Kubeconfig,
+    LogFile,
+    WatchSilenceSeconds,
+)
 
 PROGRAM = "rekindle-operator"
-PREFIX = "REKINDLE_"
 # Whoever decides waits for the store several times for each plan, and each time has to get the
 # interpreter back from threads that do errands: with Python's 5 ms that takes longer than the plan.
 SWITCH_SECONDS = 0.000_5
@@ -152,12 +158,6 @@ RequestLookSeconds = Annotated[
         help="How often requests for nodes are looked at while any is under way.",
     ),
 ]
-Port = Annotated[
-    int,
-    typer.Option(
-        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
-    ),
-]
 Webhook = Annotated[
     bool,
     typer.Option(
@@ -185,31 +185,6 @@ WebhookConfiguration = Annotated[
     typer.Option(
         envvar=f"{PREFIX}WEBHOOK_CONFIGURATION",
         help="MutatingWebhookConfiguration whose caBundle is kept.",
-    ),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}KUBECONFIG",
-        help="How to reach the cluster.",
-        show_default="the service account",
-    ),
-]
-WatchSilenceSeconds = Annotated[
-    float,
-    typer.Option(
-        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
-        min=1,
-        max=600,
-        help="A watch without a word for so long is begun anew.",
-    ),
-]
-LogFile = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}LOG",
-        help="Where JSON lines are appended.",
-        show_default="standard output",
     ),
 ]
 ConsolePort = Annotated[
@@ -248,7 +223,7 @@ def operate(
     lease_seconds: LeaseSeconds = 15,
     store_session_seconds: StoreSessionSeconds = 10.0,
     request_look_seconds: RequestLookSeconds = 10.0,
-    port: Port = 8080,
+    port: HealthPort = 8080,
     webhook: Webhook = True,
     issue_webhook_certificate: IssueWebhookCertificate = True,
     webhook_service: WebhookService = "rekindle-webhook",

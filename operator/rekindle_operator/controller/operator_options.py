@@ -9,7 +9,7 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import refuse
 from rekindle_zookeeper import check_hosts
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -69,10 +69,10 @@ def check(options: OperatorOptions) -> None:
     check_hosts(options.store)
     if options.namespace_credentials and options.store_secret_file is None:
         remedy = "give the --store-secret-file from which they are made, or leave it out"
-        _refuse("--namespace-credentials", "needs the store's secret", remedy)
+        refuse("--namespace-credentials", "needs the store's secret", remedy)
     if options.issue_store_certificate and options.store_ca_file is not None:
         remedy = "leave one of them out"
-        _refuse(
+        refuse(
             "--store-ca-file",
             "is of somebody else's, and --issue-store-certificate makes its own",
             remedy,
@@ -90,16 +90,12 @@ def check(options: OperatorOptions) -> None:
     )
     for option, name, form, remedy in names:
         if form.fullmatch(name) is None:
-            _refuse(f"{option} {name!r:.{SHOWN_MAX}}", "is no name of Kubernetes", f"use {remedy}")
+            refuse(f"{option} {name!r:.{SHOWN_MAX}}", "is no name of Kubernetes", f"use {remedy}")
     if not options.identity.strip():
-        _refuse("--identity", "is empty", "give each operator a name of its own")
+        refuse("--identity", "is empty", "give each operator a name of its own")
     if options.console_port and options.console_port == options.port:
         remedy = "give it a port of its own"
-        _refuse(f"--console-port {options.console_port}", "is that of --port too", remedy)
-
-
-def _refuse(where: str, what: str, remedy: str) -> None:
-    raise InputError(where=where, what=what, remedy=remedy)
+        refuse(f"--console-port {options.console_port}", "is that of --port too", remedy)
 
 
 def own_namespace() -> str:

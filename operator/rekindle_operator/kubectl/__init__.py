@@ -13,7 +13,6 @@ of a Recovery, and our scheduling gate of pods. docs/kubectl.md has every comman
     durations           durations and moments, as people write and read them
     resource_lookup     a Recovery or a policy by the name that a person gives
     recovery_text       the story of a recovery in words
-    priority_entries    entries of spec.priorities under the plugin's own field manager
     server_side_apply   server-side apply of a part of a policy
     application_reader  applications and the objects around each
     preflight_reader    those objects, read from the API server

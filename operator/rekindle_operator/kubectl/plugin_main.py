@@ -29,14 +29,18 @@ PARAMETER = re.compile(r"(?:Invalid value for|Missing \w+) '(?P<name>[^']+)'(?::
 
 @dataclass(frozen=True, slots=True)
 class PluginCommand:
-    """A command: the function of its name in the module of its name in `subcommands`."""
+    """A command: the function of its name in the module of its name in `subcommands`, or in that of
+    the command `beside`."""
 
     name: str
     summary: str
+    beside: str = ""
 
     def load(self) -> Callable[..., object]:
         """Imports the module of the command."""
-        module = import_module(f"rekindle_operator.kubectl.subcommands.kubectl_{self.name}")
+        module = import_module(
+            f"rekindle_operator.kubectl.subcommands.kubectl_{self.beside or self.name}"
+        )
         function: Callable[..., object] = getattr(module, self.name)
         return function
 
@@ -50,7 +54,7 @@ COMMANDS = (
     PluginCommand("plan", "Show what waits for the next plan, and what that waits for."),
     PluginCommand("priority", "Say for a while which queries matter more than the pipeline says."),
     PluginCommand("pause", "Plan and request nothing for the applications of a policy."),
-    PluginCommand("resume", "End a pause."),
+    PluginCommand("resume", "End a pause.", beside="pause"),
     PluginCommand("release", "Let pods run that wait for their turn, whatever the plan says."),
     PluginCommand("approve", "Approve a recovery that waits for a person."),
     PluginCommand("preflight", "Warn of what would keep an application from coming back."),

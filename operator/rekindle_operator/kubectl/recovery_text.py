@@ -1,15 +1,20 @@
-"""A recovery in words: losses, plans, requested nodes, restored and waiting queries.
+"""A recovery in words: losses, plans, requested nodes, waiting pods, restored and waiting queries.
 
 Pure; the commands `explain` and `plan` show it. Times are of the moment that is given as now.
+
+Executor pods that nobody has room for make every autoscaler act, so where they are the only
+provider of nodes nothing is requested. A person still wants to know why nothing comes: the
+scheduler's own words say it.
 """
 
 import difflib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from rekindle.model.errors import InputError
-from rekindle_operator.api.custom_resources import COORDINATION_AT_RISK, identity
+from rekindle_operator.api.custom_resources import COORDINATION_AT_RISK, clipped, identity
 from rekindle_operator.api.recovery_resource import (
     ENDED,
     LostNode,
@@ -18,9 +23,13 @@ from rekindle_operator.api.recovery_resource import (
     QueryRecovery,
     Recovery,
 )
+from rekindle_operator.cluster import json_access
+from rekindle_operator.cluster.json_access import Body
 from rekindle_operator.kubectl.durations import clock, span
 
 NODES_SHOWN_MAX = 20
+REASONS_MAX = 3
+REASON_LENGTH_MAX = 150
 
 
 def story(recovery: Recovery, now: datetime) -> Iterator[str]:
@@ -305,3 +314,46 @@ def _lost(recovery: Recovery, *, planned: bool) -> Iterator[QueryRecovery]:
         lost = query.lost_at is not None and query.back_at is None
         if lost and (query.planned_at is not None) is planned:
             yield query
+
+
+def pending_pods(pods: Iterable[Body], now: float) -> str:
+    """One or two sentences on the executor pods that wait for a node; empty when none does."""
+    waiting = [pod for pod in pods if _waits(pod)]
+    if not waiting:
+        return ""
+    created = [
+        json_access.moment(json_access.text(pod, "metadata", "creationTimestamp"))
+        for pod in waiting
+    ]
+    oldest = max((now - at for at in created if at is not None), default=0.0)
+    number = f"{len(waiting)} executor pod{'s' if len(waiting) > 1 else ''}"
+    verb = "wait" if len(waiting) > 1 else "waits"
+    why = _most_frequent(Counter(_scheduler_reason(pod) for pod in waiting))
+    return f"{number} {verb} for a node, the oldest for {max(0.0, oldest):.0f} s: {why}."
+
+
+def _most_frequent(reasons: Counter[str]) -> str:
+    """The most frequent reasons, each once."""
+    told = [
+        reason if len(reasons) == 1 else f"{reason} ({number})"
+        for reason, number in reasons.most_common(REASONS_MAX)
+    ]
+    more = len(reasons) - len(told)
+    return "; ".join([*told, f"and {more} more reasons"] if more > 0 else told)
+
+
+def _waits(pod: Body) -> bool:
+    """Whether it is no node's yet, and not on its way out."""
+    return (
+        json_access.text(pod, "status", "phase") == "Pending"
+        and not json_access.text(pod, "spec", "nodeName")
+        and not json_access.text(pod, "metadata", "deletionTimestamp")
+    )
+
+
+def _scheduler_reason(pod: Body) -> str:
+    found = json_access.condition(pod, "PodScheduled")
+    if found is None:
+        return "the scheduler has not looked at it yet"
+    said = found.message or found.reason or "the scheduler says no more"
+    return clipped(said.rstrip("."), REASON_LENGTH_MAX)

@@ -42,7 +42,6 @@ from rekindle_operator.provisioning.provisioning_planner import (
     decide,
     remains,
 )
-from rekindle_operator.provisioning.request_ledger import Note
 
 __all__ = [
     "Action",
@@ -55,7 +54,6 @@ __all__ = [
     "NodeIncident",
     "NodeLimits",
     "NodeNow",
-    "Note",
     "ProvisioningDecision",
     "Replace",
     "SetReplicas",

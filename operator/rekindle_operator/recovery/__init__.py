@@ -21,7 +21,7 @@ from rekindle_operator.recovery.recovery_inputs import (
     lost_hosts,
 )
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
-from rekindle_operator.recovery.status_builder import StatusChange, abandon, subject, tell
+from rekindle_operator.recovery.status_builder import abandon, subject, tell
 
 __all__ = [
     "ClusterFacts",
@@ -30,7 +30,6 @@ __all__ = [
     "RecoveryInputs",
     "RecoveryReason",
     "RecoveryTerms",
-    "StatusChange",
     "abandon",
     "lost_hosts",
     "settled",

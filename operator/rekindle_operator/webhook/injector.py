@@ -3,9 +3,8 @@
 A driver asks by the label `rekindle.dev/inject: "true"`. Its application gets the name by which the
 registry will know it (`application_matching`), and what holds is said by the policy that selects it
 and by that policy's class. Executors ask by the label `rekindle.dev/executor: "true"`, which the
-runtime has Spark give them: those of other Spark applications are left alone. Pure but for
-`Informed`, which holds what is known: the shell puts something newer into it, the webhook's server
-asks it.
+runtime has Spark give them: those of other Spark applications are left alone. Pure: `policy_watch`
+gathers what is known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,26 +109,6 @@ def avoided(impairments: Iterable[Impairment]) -> dict[str, tuple[Domain, ...]]:
 # A pod that is about to be made has no uid, and often no name.
 _UNKNOWN = "unknown"
 ROLES = ("driver", "executor")
-
-
-@dataclass(slots=True)
-class Informed:
-    """An outlook that goes by what is known; another value may be set from any thread."""
-
-    knowledge: PolicyView
-
-    def terms_of(self, pod: Body, namespace: str) -> Terms | InjectionRefusal | None:
-        """What holds for a pod by what is known now."""
-        return terms_of(pod, namespace, self.knowledge)
-
-    def waits(self, pod: Body, namespace: str) -> bool:
-        """Whether a new pod waits for its turn, by what is known now."""
-        return waits(pod, namespace, self.knowledge)
-
-    @property
-    def gates(self) -> bool:
-        """Whether there are pods that wait for their turn."""
-        return bool(self.knowledge.waiting)
 
 
 def terms_of(pod: Body, namespace: str, known: PolicyView) -> Terms | InjectionRefusal | None:

@@ -18,12 +18,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from prometheus_client import CollectorRegistry
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, refuse
 from rekindle_coordinator import health_server
 from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator import process_command
@@ -31,6 +31,13 @@ from rekindle_operator.api.recovery_class import StoreSpec
 from rekindle_operator.cluster import api_client
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.object_watcher import ObjectWatcher
+from rekindle_operator.process_command import (
+    PREFIX,
+    HealthPort,
+    Kubeconfig,
+    LogFile,
+    WatchSilenceSeconds,
+)
 from rekindle_operator.webhook import policy_watch
 from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.certificate_store import CertificateStore
@@ -43,7 +50,7 @@ from rekindle_operator.webhook.webhook_server import (
     make_gauge,
 )
 
-PROGRAM, PREFIX = "rekindle-webhook", "REKINDLE_"
+PROGRAM = "rekindle-webhook"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 CERTIFICATE_BYTES_MAX = 1_000_000
 # How often a certificate in a Secret is read: before there is any, and from then on.
@@ -210,24 +217,20 @@ def check(options: WebhookOptions) -> None:
     for server in options.store.split(","):
         if SERVER.fullmatch(server) is None:
             remedy = "write HOST:PORT of each server, commas between"
-            _refuse(f"--store {server!r:.{SHOWN_MAX}}", "is no address of a server", remedy)
+            refuse(f"--store {server!r:.{SHOWN_MAX}}", "is no address of a server", remedy)
     if IMAGE.fullmatch(options.sidecar_image) is None:
         image = f"--sidecar-image {options.sidecar_image!r:.{SHOWN_MAX}}"
-        _refuse(image, "is no image", "write it like registry.example.com/rekindle:0.1.0")
+        refuse(image, "is no image", "write it like registry.example.com/rekindle:0.1.0")
     if LABEL.fullmatch(options.namespace) is None:
         name = f"--namespace {options.namespace!r:.{SHOWN_MAX}}"
-        _refuse(name, "is no name of Kubernetes", "use small letters, digits and - inside")
+        refuse(name, "is no name of Kubernetes", "use small letters, digits and - inside")
     folder = options.certificates_folder
     if folder is not None and not folder.is_dir():
         remedy = f"name the folder that has {CERTIFICATE} and {KEY}"
-        _refuse(f"--certificates-folder {folder}", "is no folder", remedy)
+        refuse(f"--certificates-folder {folder}", "is no folder", remedy)
     if options.port == options.health_port != 0:
         remedy = f"give --health-port another one than {options.port}"
-        _refuse(f"--port {options.port}", "is that of --health-port too", remedy)
-
-
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)
+        refuse(f"--port {options.port}", "is that of --health-port too", remedy)
 
 
 @contextmanager
@@ -292,43 +295,12 @@ WebhookPort = Annotated[
         envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
     ),
 ]
-HealthPort = Annotated[
-    int,
-    typer.Option(
-        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
-    ),
-]
 CertificatesFolder = Annotated[
     Path | None,
     typer.Option(
         envvar=f"{PREFIX}CERTIFICATES_FOLDER",
         help="tls.crt and tls.key of somebody else, cert-manager for example.",
         show_default="none: read from the operator's Secret",
-    ),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}KUBECONFIG",
-        help="How to reach the cluster.",
-        show_default="the service account",
-    ),
-]
-WatchSilenceSeconds = Annotated[
-    float,
-    typer.Option(
-        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
-        min=1,
-        max=600,
-        help="A watch without a word for so long is begun anew.",
-    ),
-]
-LogFile = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=f"{PREFIX}LOG",
-        help="Where JSON lines are appended.",
-        show_default="standard output",
     ),
 ]
 

@@ -6,7 +6,7 @@ coordinator core places everything, as it does when an application starts.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,7 +27,7 @@ from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import inactive
 from rekindle.model import settings
 from rekindle.model import topology as graph
-from rekindle.model.errors import InputError
+from rekindle.model.errors import refuse
 from rekindle.model.topology import Topology
 
 VERSION = 1
@@ -64,14 +64,14 @@ def parse(content: bytes, where: str, *, clock: Callable[[], float]) -> Coordina
         found = msgspec.json.decode(content, type=_Situation)
         record = msgspec.json.decode(found.topology)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        _refuse(where, f"is not a situation ({str(error)[:200]})", remedy)
+        refuse(where, f"is not a situation ({str(error)[:200]})", remedy)
     if found.version != VERSION:
-        _refuse(f"{where}: version", f"is {found.version}", f"use version {VERSION}")
+        refuse(f"{where}: version", f"is {found.version}", f"use version {VERSION}")
     topology = graph.from_record(record, f"{where}: topology")
     policy = settings.from_record({"policy": found.policy}, where).policy
     partitions = graph.partitions(topology)
     if not found.nodes:
-        _refuse(f"{where}: nodes", "names none", "give at least one")
+        refuse(f"{where}: nodes", "names none", "give at least one")
     for name, given in (
         ("cpu_percent", found.cpu_percent),
         ("state_bytes", found.state_bytes),
@@ -157,8 +157,4 @@ def _check_known(
     for name in given:
         if name not in known:
             shown = ", ".join(sorted(known)[:10])
-            _refuse(f"{where}: {name[:60]}", f"is no {what}", f"name one of: {shown}")
-
-
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)
+            refuse(f"{where}: {name[:60]}", f"is no {what}", f"name one of: {shown}")

@@ -15,15 +15,11 @@ guarantees in distributed stream processing"; the format is in docs/history.md. 
 `rekindle check-history` calls `parse` and `check`; who runs an application calls `record`.
 """
 
-from rekindle.history.history_check import STATES_MAX, HistoryVerdict, check, to_record
-from rekindle.history.history_file import VERSION, parse, record_of, serialize
+from rekindle.history.history_check import HistoryVerdict, check, to_record
+from rekindle.history.history_file import parse, record_of, serialize
 from rekindle.history.history_recorder import record
-from rekindle.history.history_steps import History
 
 __all__ = [
-    "STATES_MAX",
-    "VERSION",
-    "History",
     "HistoryVerdict",
     "check",
     "parse",

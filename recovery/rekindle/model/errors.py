@@ -16,6 +16,8 @@ Every error prints as one sentence, `where: what; remedy`, which no terminal obe
 names and texts of users in it. Assertions stay for bugs of our own.
 """
 
+from typing import NoReturn
+
 
 class RekindleError(Exception):
     """An error that a person can act on.
@@ -77,6 +79,11 @@ class SinkAwayError(RunError):
 
 class TimeLimitError(RunError):
     """Something took longer than it may. Perhaps the machine is only busy: later it may go well."""
+
+
+def refuse(where: str, what: str, remedy: str) -> NoReturn:
+    """Raise the InputError."""
+    raise InputError(where=where, what=what, remedy=remedy)
 
 
 def printable(text: str) -> str:

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import yaml
 
-from rekindle.model.errors import InputError, first_line
+from rekindle.model.errors import InputError, first_line, refuse
 
 VERSION = 1
 INCREMENTAL, BLOCKING = "incremental", "blocking"
@@ -60,12 +60,12 @@ class _Number:
         # Without commas: who copies it into the file gets a number.
         remedy = f"give a {what} from {self.low:.12g} to {self.high:.12g}"
         if isinstance(value, str) and (meant := _meant(value)) is not None:
-            _refuse(where, f"is {_shown(value)}, which YAML takes for text", f"write {meant:f}")
+            refuse(where, f"is {_shown(value)}, which YAML takes for text", f"write {meant:f}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            _refuse(where, f"is {_shown(value)}, not a {what}", remedy)
+            refuse(where, f"is {_shown(value)}, not a {what}", remedy)
         # Limits first: they also keep out NaN, infinity and what is too large for a float.
         if not self.low <= value <= self.high or (self.whole and value != int(value)):
-            _refuse(where, f"is {_shown(value)}", remedy)
+            refuse(where, f"is {_shown(value)}", remedy)
         return int(value) if self.whole else float(value)
 
 
@@ -77,7 +77,7 @@ class _Choice:
 
     def read(self, value: object, where: str) -> str:
         if not isinstance(value, str) or value not in self.words:
-            _refuse(where, f"is {_shown(value)}", f"choose one of: {', '.join(self.words)}")
+            refuse(where, f"is {_shown(value)}", f"choose one of: {', '.join(self.words)}")
         return value
 
 
@@ -218,7 +218,7 @@ def load(path: str | Path) -> Settings:
         content = Path(path).read_bytes()
     except OSError as error:
         why = error.strerror or type(error).__name__
-        _refuse(str(path), f"cannot be read ({why})", "name a readable YAML file")
+        refuse(str(path), f"cannot be read ({why})", "name a readable YAML file")
     return parse(content, str(path))
 
 
@@ -231,7 +231,7 @@ def parse(content: bytes, where: str) -> Settings:
             _check_keys(node, where, "", set())
         record = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        _refuse(where, f"is not YAML ({_cause(error)})", "mend it as in docs/settings.md")
+        refuse(where, f"is not YAML ({_cause(error)})", "mend it as in docs/settings.md")
     return from_record({} if record is None else record, where)
 
 
@@ -241,7 +241,7 @@ def from_record(record: object, where: str) -> Settings:
     _check_known(sections, ("version", "policy", "runtime"), f"{where}: ")
     version = sections.get("version", VERSION)
     if isinstance(version, bool) or version != VERSION:
-        _refuse(f"{where}: version", f"is {_shown(version)}", f"use version {VERSION}")
+        refuse(f"{where}: version", f"is {_shown(version)}", f"use version {VERSION}")
     policy = Policy(**_section(Policy, sections.get("policy"), where, "policy"))
     runtime = RuntimeSettings(
         **_section(RuntimeSettings, sections.get("runtime"), where, "runtime")
@@ -264,7 +264,7 @@ def _section(
 def _check_modes(policy: Policy, where: str) -> None:
     if policy.buffering == ALWAYS and policy.ordering != ALWAYS:
         what = f"is {policy.ordering}, but policy.buffering is {ALWAYS}"
-        _refuse(f"{where}: policy.ordering", what, f"use {ALWAYS}: repeats must be identical")
+        refuse(f"{where}: policy.ordering", what, f"use {ALWAYS}: repeats must be identical")
 
 
 def _check_keys(node: yaml.Node, where: str, place: str, seen: set[int]) -> None:
@@ -285,7 +285,7 @@ def _check_keys(node: yaml.Node, where: str, place: str, seen: set[int]) -> None
         path = f"{place}.{name}" if place else name
         if name in lines:
             what = f"is there twice, in lines {lines[name]} and {line}"
-            _refuse(f"{where}: {path}", what, "keep one of them")
+            refuse(f"{where}: {path}", what, "keep one of them")
         lines[name] = line
         _check_keys(value, where, path, seen)
 
@@ -296,7 +296,7 @@ def _check_number(node: yaml.ScalarNode, where: str) -> None:
     is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
     if is_number and node.style is None and MISREAD.fullmatch(text):
         remedy = "write it in decimal digits without zeros in front, in the unit of the setting"
-        _refuse(where, f"is {node.value}, which YAML takes for another number", remedy)
+        refuse(where, f"is {node.value}, which YAML takes for another number", remedy)
 
 
 def _check_known(record: Iterable[str], known: Iterable[str], place: str) -> None:
@@ -307,7 +307,7 @@ def _check_known(record: Iterable[str], known: Iterable[str], place: str) -> Non
             remedy = f"did you mean {near[0]}?" if near else f"known are: {', '.join(names)}"
             if section := _section_of(key):
                 remedy = f"write it below `{section}:`"
-            _refuse(f"{place}{key}", "is not a setting", remedy)
+            refuse(f"{place}{key}", "is not a setting", remedy)
 
 
 def _section_of(key: str) -> str | None:
@@ -320,10 +320,10 @@ def _section_of(key: str) -> str | None:
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        _refuse(where, f"is {_shown(value)}", "write names with their values, `name: value`")
+        refuse(where, f"is {_shown(value)}", "write names with their values, `name: value`")
     for key in value:
         if not isinstance(key, str) or not key.isprintable() or not key:
-            _refuse(where, f"has the key {_shown(key)}", "use words as keys, in quotes if need be")
+            refuse(where, f"has the key {_shown(key)}", "use words as keys, in quotes if need be")
     return value
 
 
@@ -352,7 +352,3 @@ def _shown(value: object) -> str:
         return "a number beyond all limits"
     text = "empty" if value is None else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)

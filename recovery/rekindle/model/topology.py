@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rekindle.model import lazy_import
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, refuse
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -173,7 +173,7 @@ def from_record(record: object, where: str = "topology") -> Topology:
     """A checked topology from its JSON object; raises InputError for anything else."""
     fields = _fields(record, where, ("version", "operators", "edges", "queries"))
     if fields["version"] != VERSION:
-        _refuse(f"{where}: version", f"is {fields['version']!r}", f"use version {VERSION}")
+        refuse(f"{where}: version", f"is {fields['version']!r}", f"use version {VERSION}")
     operators = [
         TopologyOperator(**_fields(item, f"{where}: operators[{i}]", ("name", "parallelism")))
         for i, item in enumerate(_list(fields["operators"], f"{where}: operators"))
@@ -182,7 +182,7 @@ def from_record(record: object, where: str = "topology") -> Topology:
     for i, item in enumerate(_list(fields["edges"], f"{where}: edges")):
         ends = _list(item, f"{where}: edges[{i}]")
         if len(ends) != 2 or not all(isinstance(end, str) for end in ends):
-            _refuse(f"{where}: edges[{i}]", f"is {ends!r}", 'write ["producer", "consumer"]')
+            refuse(f"{where}: edges[{i}]", f"is {ends!r}", 'write ["producer", "consumer"]')
         edges.append((ends[0], ends[1]))
     queries = [
         Query(
@@ -214,7 +214,7 @@ def _check_operators(operators: Iterable[TopologyOperator]) -> None:
         whole = isinstance(count, int) and not isinstance(count, bool)
         if not whole or not 1 <= count <= PARALLELISM_MAX:
             remedy = f"give a whole number from 1 to {PARALLELISM_MAX:,}"
-            _refuse(f"operator {operator.name}: parallelism", f"is {count!r}", remedy)
+            refuse(f"operator {operator.name}: parallelism", f"is {count!r}", remedy)
 
 
 def _check_queries(queries: Iterable[Query], operators: Iterable[str]) -> None:
@@ -227,21 +227,21 @@ def _check_queries(queries: Iterable[Query], operators: Iterable[str]) -> None:
         number = isinstance(priority, int | float) and not isinstance(priority, bool)
         if not number or not PRIORITY_MIN <= priority <= PRIORITY_MAX:
             remedy = "give a number from 1 (least) to 10 (most important)"
-            _refuse(f"query {query.name}: priority", f"is {priority!r}", remedy)
+            refuse(f"query {query.name}: priority", f"is {priority!r}", remedy)
         goal = query.lag_goal_seconds
         number = isinstance(goal, int | float) and not isinstance(goal, bool)
         if goal is not None and not (
             number and LAG_GOAL_SECONDS_MIN <= goal <= LAG_GOAL_SECONDS_MAX
         ):
             where = f"query {query.name}: lag_goal_seconds"
-            _refuse(where, f"is {goal!r}", LAG_GOAL_REMEDY)
+            refuse(where, f"is {goal!r}", LAG_GOAL_REMEDY)
 
 
 def _check_name(kind: str, name: object, seen: set[str]) -> None:
     if not isinstance(name, str) or not name or "/" in name or not name.isprintable():
-        _refuse(f"{kind} {name!r}", "is no usable name", "use visible characters without '/'")
+        refuse(f"{kind} {name!r}", "is no usable name", "use visible characters without '/'")
     if name in seen:
-        _refuse(f"{kind} {name}", "is there twice", f"give each {kind} a name of its own")
+        refuse(f"{kind} {name}", "is there twice", f"give each {kind} a name of its own")
     seen.add(name)
 
 
@@ -252,28 +252,24 @@ def _check_acyclic(graph: "nx.DiGraph") -> None:
         return
     first = cycle.index(min(cycle))
     path = " -> ".join([*cycle[first:], *cycle[:first], cycle[first]])
-    _refuse(f"cycle {path}", "nothing on it could ever start", "cut it at one of its arrows")
+    refuse(f"cycle {path}", "nothing on it could ever start", "cut it at one of its arrows")
 
 
 def _fields(value: object, where: str, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        _refuse(where, "is not an object", f"write an object with {', '.join(names)}")
+        refuse(where, "is not an object", f"write an object with {', '.join(names)}")
     for name in names:
         if name not in value:
-            _refuse(f"{where}: {name}", "is missing", "add it")
+            refuse(f"{where}: {name}", "is missing", "add it")
     return {name: value[name] for name in names}
 
 
 def _list(value: object, where: str) -> list[Any]:
     if not isinstance(value, list | tuple):
-        _refuse(where, "is not a list", "write [...]")
+        refuse(where, "is not a list", "write [...]")
     return list(value)
 
 
 def _refuse_unknown(where: str, name: object, known: Iterable[str]) -> NoReturn:
     remedy = f"name one of: {', '.join(sorted(known))}"
-    _refuse(where, f"there is no operator {name!r}", remedy)
-
-
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)
+    refuse(where, f"there is no operator {name!r}", remedy)

@@ -1,4 +1,4 @@
-"""The commands of `rekindle`, one module each: a typed function, or a `typer.Typer`, of its name.
+"""The commands of `rekindle`: each a typed function, or a `typer.Typer`, of its name.
 
 They raise `RekindleError`s and leave exit codes to `rekindle_cli.command_line`, which lists them.
 Commands of the local cluster and of the laboratory are beside what they run.
@@ -9,11 +9,10 @@ Commands of the local cluster and of the laboratory are beside what they run.
     forecast       the effect of the loss of each failure domain
     init           writes an example that runs
     output         the committed rows of a query
-    pause          lets an application rest
+    pause          lets an application rest, and ends that (`rekindle resume`)
     plan           one problem file in, one plan out
     priority       which queries matter more
     reset          forgets an application, to start it over
-    resume         ends a pause
     run            drives one pipeline on a Spark cluster
     savepoint      ends a pipeline at a checkpoint that a changed one can go on from
     sidecar        stands between one driver and ZooKeeper

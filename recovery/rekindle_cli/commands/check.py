@@ -56,7 +56,7 @@ def _check(
 ) -> int:
     """Check it and print what is found; the exit code."""
     from rekindle.model import settings as settings_module
-    from rekindle_cli import pipeline_checks, pipeline_file
+    from rekindle_cli import pipeline_file
     from rekindle_cli.guard import CallLimits
     from rekindle_spark.checks.check_findings import CheckFinding, of_error
 
@@ -76,7 +76,7 @@ def _check(
     except InputError as error:
         found.append(of_error(error))
     else:
-        found += pipeline_checks.check(loaded, wanted, ends_at=ends_at)
+        found += pipeline_file.check(loaded, wanted, ends_at=ends_at)
         described = _described(loaded.pipeline)
     return _show(pipeline, found, described, as_json=as_json)
 
@@ -85,7 +85,7 @@ def _show(
     argument: str, found: list["CheckFinding"], described: dict[str, Any], *, as_json: bool
 ) -> int:
     """Print what is found of a pipeline; the exit code."""
-    from rekindle_cli import pipeline_checks
+    from rekindle_cli import pipeline_file
     from rekindle_spark.checks.check_findings import has_errors
 
     if as_json:
@@ -100,7 +100,7 @@ def _show(
         ]
         print(json.dumps({"findings": findings, "pipeline": described}, indent=2))
     else:
-        pipeline_checks.show(found)
+        pipeline_file.show(found)
         print(printable(_summary(argument, found, described)))
     return 2 if has_errors(found) else 0
 

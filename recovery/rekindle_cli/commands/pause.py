@@ -1,4 +1,4 @@
-"""`rekindle pause`: lets an application rest until `rekindle resume`."""
+"""`rekindle pause` and `rekindle resume`: let an application rest, and end that."""
 
 import time
 
@@ -23,10 +23,24 @@ def pause(
     Example: rekindle pause default/flights --zookeeper 127.0.0.1:2181
     """
     with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
-        order(connection, application, paused=True)
+        _order(connection, application, paused=True)
 
 
-def order(connection: Connection, application: str, *, paused: bool) -> None:
+def resume(
+    application: Application,
+    zookeeper: Hosts,
+    secret_file: SecretFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Let a paused application go on.
+
+    Example: rekindle resume default/flights --zookeeper 127.0.0.1:2181
+    """
+    with coordination_access.opened(zookeeper, secret_file, ca_file) as connection:
+        _order(connection, application, paused=False)
+
+
+def _order(connection: Connection, application: str, *, paused: bool) -> None:
     """Order a pause, or its end; says so, and whether that is new."""
     place = coordination_access.find(connection, application)
     before = coordination_access.change_orders(

@@ -232,28 +232,28 @@ class _Checking:
         code = self.call and child_process.run(place, partial(self._try, store, settings))
         if code not in (0, KNOWN_STORE):
             raise typer.Exit(code)  # what is wrong has been said
-        from rekindle_cli import pipeline_checks, pipeline_file
+        from rekindle_cli import pipeline_file
         from rekindle_store import store_files
 
         is_tried = self.call and code == 0
         loaded = pipeline_file.load(self.pipeline, self._limits(), is_quiet=is_tried)
         if not is_tried:
             store_files.check(store)
-            pipeline_checks.refuse_errors(pipeline_checks.check_uncalled(loaded, settings))
+            pipeline_file.refuse_errors(pipeline_file.check_uncalled(loaded, settings))
         return loaded
 
     def _try(self, store: str, settings: "Settings") -> int:
         """Check all that there is, and print what is found; 0 where it may run."""
-        from rekindle_cli import pipeline_checks, pipeline_file
+        from rekindle_cli import pipeline_file
         from rekindle_spark.checks import CheckSeverity
         from rekindle_store import store_files
 
         store_files.check(store)
-        if not pipeline_checks.is_new(store):
+        if not pipeline_file.is_new(store):
             return KNOWN_STORE
         loaded = pipeline_file.load(self.pipeline, self._limits())
-        found = pipeline_checks.check(loaded, settings, slow=CheckSeverity.WARNING)
-        pipeline_checks.refuse_errors(found)
+        found = pipeline_file.check(loaded, settings, slow=CheckSeverity.WARNING)
+        pipeline_file.refuse_errors(found)
         return 0
 
     def _limits(self) -> "CallLimits":

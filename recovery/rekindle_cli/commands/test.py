@@ -162,14 +162,14 @@ def _loaded(
 ) -> tuple["LoadedPipeline", dict[str, "pa.Table"], "Settings"]:
     """The pipeline with the tables for its sources, and the settings."""
     from rekindle.model import settings as settings_module
-    from rekindle_cli import pipeline_checks, pipeline_file
+    from rekindle_cli import pipeline_file
     from rekindle_cli.guard import CallLimits
 
     chosen = request.settings
     wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
     limits = CallLimits(request.import_seconds, "--import-seconds")
     loaded = pipeline_file.load(request.pipeline, limits)
-    pipeline_checks.show(loaded.findings)
+    pipeline_file.show(loaded.findings)
     return loaded, _read_inputs(loaded.pipeline, request.inputs), wanted
 
 
@@ -180,7 +180,7 @@ def _run(
     size: Mapping[str, Any],
 ) -> "PipelineResult":
     """Run it, however long it takes, with notes of what takes long."""
-    from rekindle_cli import pipeline_checks
+    from rekindle_cli import pipeline_file
     from rekindle_cli.guard import NO_THREADS_IN_FUNCTIONS, CallLimits, guarded
     from rekindle_spark import testing
 
@@ -211,7 +211,7 @@ def _run(
             raise InputError(
                 where=error.where, what=error.what, remedy=error.remedy
             ) from error.__cause__
-    pipeline_checks.show(guard.findings)
+    pipeline_file.show(guard.findings)
     return result
 
 

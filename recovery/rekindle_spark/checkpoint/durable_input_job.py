@@ -3,7 +3,7 @@
     frames that are retained and not in the store yet ──job──► a file for each partition behind
 
 A job beside epochs and catch-up: a task for each partition reads the frames for it, wherever they
-lie, and hands them to its executor's host, which writes them (`durable_input`). After that nobody
+lie, and hands them to its executor's host, which writes them (`state_files`). After that nobody
 needs them on the executors' disks. Its stages are turns, in each of which an executor has one task,
 or as few as can be where there are very many: all at once took the slots and the CPU of what is
 live, and the epoch beside them was three to five times as long.

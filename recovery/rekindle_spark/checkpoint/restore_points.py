@@ -3,7 +3,7 @@
 A global checkpoint has the state of every partition that runs. Of one that is behind, it has an
 older state and *durable input*: the frames for it of the epochs since. So checkpoints go on through
 the longest outage, and executors keep only what came after the last one. Bookkeeping of the driver;
-`durable_input` reads and writes the files, `durable_input_job` has them written.
+`state_files` reads and writes the files, `durable_input_job` has them written.
 """
 
 from collections.abc import Iterable, Mapping

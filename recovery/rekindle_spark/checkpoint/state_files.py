@@ -1,35 +1,44 @@
-"""Versions of partition states in a host, and their checkpoints in the store.
+"""Versions of partition states in a host, their checkpoints in the store, and durable input.
 
 A version is kept under its epoch and never changed. The newest finished one and what is newer
 stay; older ones go. Checkpoints are written by one background thread; what it has put into the
 store is acknowledged with the next report. Nothing here decides which version is right: the driver
 does.
 
-A file has a whole state, or what has changed since the file of an earlier checkpoint
-(`table_delta`).
+    checkpoints/EPOCH/OPERATOR-INDEX.state   a whole state, or what has changed since the file of an
+                                             earlier checkpoint (`table_delta`)
+    checkpoints/EPOCH/OPERATOR-INDEX.input   durable input: frames of some epochs for one partition
+
+Durable input is written by a host whatever partitions it owns, from what it is handed, and read by
+the host that brings the partition back. Which frames they are the driver knows (`restore_points`).
+Formats: docs/formats.md.
 """
 
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from rekindle_spark import intervals
 from rekindle_spark.checkpoint import table_delta
 from rekindle_spark.checkpoint.table_delta import Marks
+from rekindle_spark.executor import frames
+from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.job_activity import CHECKPOINTS, Activity, Entry
-from rekindle_spark.executor.partition import PartitionState, initial
-from rekindle_spark.pipeline.program import Chain
+from rekindle_spark.executor.partition import Incomplete, PartitionState, initial
+from rekindle_spark.pipeline.program import Chain, Program
 from rekindle_spark.user_code import dead_letter_sieve
 from rekindle_store import checksummed_file
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
 WHOLE, CHANGED = 1, 2
+INPUT_VERSION = 1
 # How often who waits for a load of another looks whether bytes come.
 JOINED_SECONDS = 0.5
 # Files that a state is made of at most, and bytes of changes as a share of the whole state.
@@ -287,6 +296,47 @@ def read(files: Files, name: str, moved: Moved = unwatched) -> tuple[int, list[p
     return head["watermark"], [
         table_delta.apply(table, runs, fresh) for table, runs, fresh in changed
     ]
+
+
+def chosen_frames(
+    program: Program,
+    partition: int,
+    wanted: Mapping[int, tuple[int, ...]],
+    received: Mapping[tuple[int, int], Sequence[Frame]],
+) -> list[Frame]:
+    """The frames of `wanted`, {producer: stretches of epochs}, among those received by (target,
+    epoch), in order of epoch, edge and producer. Raises Incomplete where one is absent."""
+    keys = sorted(
+        (epoch, edge.index, producer)
+        for edge, producer in program.producers(partition)
+        for epoch in intervals.numbers(wanted.get(producer, ()))
+    )
+    found = {
+        (epoch, frame.edge, frame.producer): frame
+        for epoch in {epoch for epoch, _, _ in keys}
+        for frame in received.get((partition, epoch), ())
+    }
+    for key in keys:
+        if key not in found:
+            name = program.partition_names[key[2]]
+            text = f"no frame of {name} in epoch {key[0]} to be preserved"
+            raise Incomplete(text, (key[2], key[0]))
+    return [found[key] for key in keys]
+
+
+def save_frames(files: Files, name: str, kept: Iterable[Frame], moved: Moved = unwatched) -> int:
+    """Put frames into a file; gives its bytes. The folder must be there."""
+    body = b"".join(frames.raw(frame) for frame in kept)
+    files.put({name: checksummed_file.seal(INPUT_VERSION, {}, body)}, moved)
+    return len(body)
+
+
+def load_frames(
+    files: Files, name: str, first: int, last: int, moved: Moved = unwatched
+) -> list[Frame]:
+    """The frames of some epochs. Raises what `checksummed_file.load` raises."""
+    _, body = checksummed_file.load(files, name, INPUT_VERSION, moved=moved)
+    return [frame for frame in frames.frames(body) if first <= frame.epoch <= last]
 
 
 def _put(together: Sequence[tuple[Writing, bytes, dict[str, Any]]], moved: Moved) -> None:

@@ -48,7 +48,7 @@ from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.pipeline import program, program_pickle, unbounded_source
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline
-from rekindle_spark.spark import java_home, jvm_build, spark_gateway, spark_master
+from rekindle_spark.spark import jvm_build, spark_gateway, spark_installation, spark_master
 from rekindle_spark.spark.spark_gateway import SparkGateway
 from rekindle_spark.store import library_versions
 from rekindle_spark.store.checkpoint_store import (
@@ -153,7 +153,7 @@ def run(
 def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:
     """Spark, with the application's name. Raises InputError where there is none."""
     if place.master is not None:
-        java_home.find()
+        spark_installation.find_java()
         spark_master.await_answer(place.master)
     jar = str(jvm_build.path())
     options = dict(place.options)

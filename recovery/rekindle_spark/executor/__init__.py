@@ -10,7 +10,6 @@ partition_runner    runs one epoch of one partition, here or apart
 work_items          what the items of a request mean
 cpu_meter           CPU used per partition and by the executor as a whole
 memory_gauge        what a host uses of its memory, and when it says no
-container_memory    what the container of an executor leaves to its host
 stack_sampler       where the CPU of host and driver goes, by samples of stacks, when asked for
 host_scheduler      one piece of work at a time, the most urgent first
 native_libraries    holds native libraries to one thread, and to common instructions

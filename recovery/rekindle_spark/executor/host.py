@@ -36,9 +36,8 @@ import polars
 import pyarrow as pa
 
 from rekindle.model.errors import DamagedError, RekindleError, SourceAwayError
-from rekindle_spark.checkpoint import durable_input, state_files
+from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import (
-    container_memory,
     cpu_meter,
     frames,
     host_answers,
@@ -123,7 +122,7 @@ class Host:
 
     def __post_init__(self) -> None:
         self.meter = cpu_meter.CpuMeter((self.jvm, os.getpid()))
-        self.gauge = memory_gauge.MemoryGauge(container_memory.allowed_bytes(self.jvm))
+        self.gauge = memory_gauge.MemoryGauge(memory_gauge.allowed_bytes(self.jvm))
         self.runner = PartitionRunner(self.meter, self.gauge)
         self.runner.sandboxes.start()
         self.checkpoints.activity = self.activity
@@ -338,8 +337,8 @@ def _preserve(
     place = work_items.checkpoint_file(request, program, number, item["checkpoint"], "input")
     try:
         entry.begin(f"writing {place[1]}")
-        size = durable_input.save(
-            *place, durable_input.chosen(program, number, wanted, received), entry.sign
+        size = state_files.save_frames(
+            *place, state_files.chosen_frames(program, number, wanted, received), entry.sign
         )
     except Incomplete as incomplete:
         done.add_incomplete(number, incomplete)

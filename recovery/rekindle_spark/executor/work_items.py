@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rekindle.model.errors import DamagedError, RunError
 from rekindle.model.switch_mode import ON
-from rekindle_spark.checkpoint import durable_input
+from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import partition
 from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.job_activity import Entry
@@ -19,7 +19,7 @@ from rekindle_spark.executor.partition import PartitionWork
 from rekindle_spark.pipeline.chains import Chain
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
-from rekindle_store import store_files, waiting_rows
+from rekindle_store import checksummed_file, store_files
 from rekindle_store.checkpoint_records import Kind, file_name
 
 
@@ -76,7 +76,7 @@ def stored_frames(
     for checkpoint in item["inputs"]:
         place = checkpoint_file(request, program, item["partition"], checkpoint, "input")
         entry.begin(f"loading {place[1]}")
-        for frame in durable_input.load(*place, item["from"], item["to"], entry.sign):
+        for frame in state_files.load_frames(*place, item["from"], item["to"], entry.sign):
             frame = _renumbered(program, frame)
             found.setdefault(frame.epoch, []).append(frame)
     return found
@@ -106,7 +106,7 @@ def _tap(store: store_files.Files, chain: Chain, index: int, epoch: int) -> tupl
             what="is not there, but the epoch has run",
             remedy="restore it from a copy of the store",
         ) from None
-    table = waiting_rows.check(name, data)
+    table = checksummed_file.check_rows(name, data)
     watermark = int(table.schema.metadata[partition.WATERMARK])
     return table.replace_schema_metadata(None), watermark
 

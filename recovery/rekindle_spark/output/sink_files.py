@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rekindle.model.errors import StepError
 from rekindle_spark.user_code import argument_checks
-from rekindle_store import waiting_rows
+from rekindle_store import checksummed_file
 from rekindle_store.committed_files import DEAD_LETTERS, LATE, LATE_SIDES
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
@@ -43,7 +43,9 @@ class SinkFiles:
     def keep_waiting(self, branch: str, name: str, table: pa.Table) -> None:
         """Make one file of rows that wait for a branch, not in the store yet. Raises StepError as
         `write` does."""
-        self.unfinished[f"outputs/{branch}/{name}"] = waiting_rows.seal(_content(branch, table))
+        self.unfinished[f"outputs/{branch}/{name}"] = checksummed_file.seal_rows(
+            _content(branch, table)
+        )
 
     def put_in_place(self, moved: Moved = unwatched) -> None:
         """Put all files into the store; when this returns, they are there for good."""

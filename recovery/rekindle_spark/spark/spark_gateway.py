@@ -16,7 +16,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from rekindle.model.errors import RunError
-from rekindle_spark.spark import java_home, spark_master
+from rekindle_spark.spark import spark_installation, spark_master
 
 PLUGIN = "rekindle.HostPlugin"
 # Executors have links when they start with this.
@@ -187,7 +187,7 @@ class SparkGateway:
             self.context = SparkContext(conf=conf)
         except Exception as error:
             if SparkContext._gateway is None:  # its Java ended at once
-                java_home.read_version(java_home.find())
+                spark_installation.read_java_version(spark_installation.find_java())
             raise RunError(
                 where=f"Spark master {conf.get('spark.master')}",
                 what=f"gave no application: {_cause(error)}",

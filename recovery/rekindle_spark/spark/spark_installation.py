@@ -1,18 +1,23 @@
 """The Spark on this machine: Java, the installed pyspark, and the folder that SPARK_HOME names.
 
-The command line calls it before it tries a pipeline or starts a process. Spark itself only reports
-that its gateway has ended, and names neither.
+The command line calls it before it tries a pipeline or starts a process, and the driver before it
+starts Spark: Spark itself only reports that its gateway has ended, and names neither. Java is that
+of JAVA_HOME, then of PATH, as Spark looks for it; the local cluster uses it for its own processes.
 """
 
+import os
 import re
+import shutil
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
 from rekindle.model.errors import InputError
-from rekindle_spark.spark import java_home
 
 # The runtime's Java is compiled against it; `rekindle[spark]` installs it.
 VERSION = "4.3"
+JAVA_VERSION_MIN = 17
+JAVA_SECONDS_MAX = 60.0
 
 
 def check(spark_home: str | None) -> None:
@@ -21,7 +26,7 @@ def check(spark_home: str | None) -> None:
     `spark_home` is the value of SPARK_HOME, None where it does not count. Raises `InputError`.
     """
     check_pyspark()
-    java_home.read_version(java_home.find())
+    read_java_version(find_java())
     if spark_home:
         _check_home(spark_home)
 
@@ -42,6 +47,43 @@ def check_pyspark() -> None:
             remedy=f"pip install 'pyspark=={VERSION}.*', or use an environment with nothing but "
             "rekindle[spark]",
         )
+
+
+def find_java() -> Path:
+    """Look for java. Raises `InputError` where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        raise InputError(
+            where=f"JAVA_HOME {home}" if home else "PATH",
+            what="there is no java",
+            remedy=f"install a JDK {JAVA_VERSION_MIN} or newer, or point JAVA_HOME to one",
+        )
+    return Path(found)
+
+
+def read_java_version(java: Path) -> str:
+    """Return what `java -version` prints. Raises `InputError` where it is too old, or no Java."""
+    try:
+        done = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=JAVA_SECONDS_MAX,
+            check=False,
+        )
+        said = done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    match = re.search(r'version "(\d+)', said)
+    if match is None or int(match[1]) < JAVA_VERSION_MIN:
+        raise InputError(
+            where=str(java),
+            what=f"is not Java {JAVA_VERSION_MIN} or newer: "
+            + (" ".join(said.split())[:200] or "it printed no version"),
+            remedy=f"install a JDK {JAVA_VERSION_MIN} or newer, or point JAVA_HOME to one",
+        )
+    return said
 
 
 def _check_home(home: str) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from injection_world import Informed
 from kubernetes import client
 from prometheus_client import CollectorRegistry
 
@@ -17,7 +18,7 @@ from rekindle_operator.api.recovery_class import StoreSpec
 from rekindle_operator.webhook import certificate_rotation, certificate_store, webhook_configuration
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
 from rekindle_operator.webhook.injection_spec import INJECT_LABEL
-from rekindle_operator.webhook.injector import Defaults, Informed, PolicyView, gathered
+from rekindle_operator.webhook.injector import Defaults, PolicyView, gathered
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 from rekindle_testing.operator_builders import make_class
 

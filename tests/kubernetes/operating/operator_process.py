@@ -54,8 +54,7 @@ class LoggedProcess:
 
     @property
     def ended(self) -> bool:
-        leader = self._daemon.leader
-        return leader is None or leader.poll() is not None
+        return self._daemon.has_ended
 
     def kill(self) -> None:
         """SIGKILL it."""

@@ -13,9 +13,9 @@ from resource_requests import Api, Object
 
 from rekindle_operator.cluster.pods import AWAITED, GATE
 from rekindle_operator.kubectl import api_connection
-from rekindle_operator.kubectl.priority_entries import MANAGER
 from rekindle_operator.kubectl.server_side_apply import LAST_APPLIED, managers_of
 from rekindle_operator.kubectl.subcommands.kubectl_pause import MANAGER as PAUSE_MANAGER
+from rekindle_operator.kubectl.subcommands.kubectl_priority import MANAGER
 from rekindle_testing.operator_builders import policy_object
 
 GITOPS = [{"query": "worst-delays", "priority": 7}]

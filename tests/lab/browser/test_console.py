@@ -15,7 +15,7 @@ from waiting import wait_until
 from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol.store_paths import Place
 from rekindle_bench.application_fleet import Fleet, Member, shape
-from rekindle_local.coordinator_process import CoordinatorProcess
+from rekindle_testing.coordinator_process import CoordinatorProcess
 from rekindle_zookeeper import Connection
 
 pytest_plugins = ("coordinator_fixtures",)

@@ -59,12 +59,12 @@ class Arrivals:
         return self.last
 
 
-def loop_of(arrivals: Arrivals) -> Any:
-    application = SimpleNamespace(
+def loop_of(arrivals: Arrivals) -> EpochLoop:
+    application: Any = SimpleNamespace(
         settings=SimpleNamespace(
             runtime=SimpleNamespace(epoch_seconds=1.0, recovery_epoch_seconds=1.5)
         ),
-        progress=SimpleNamespace(complete=True, placed={1}, live={1}),
+        progress=SimpleNamespace(complete=True, placed={1}, live={1}, trailing=frozenset()),
         arrivals=arrivals,
         newest=0,
         paused=False,
@@ -74,13 +74,9 @@ def loop_of(arrivals: Arrivals) -> Any:
         lock=threading.Lock(),
         cuts={},
     )
-    loop: Any = object.__new__(EpochLoop)
-    loop.application, loop.final, loop.next_cut_at, loop.drains = application, None, 0.0, False
-    loop.control = SimpleNamespace(pump=lambda: None, rows_per_second=1000.0)
-    loop.classes = SimpleNamespace(advance=lambda: None, is_full=False)
-    loop.pipeline = SimpleNamespace(awaited=None)
-    loop.finish_requested = loop.drain_requested = lambda: False
-    return loop
+    control: Any = SimpleNamespace(pump=lambda: None, rows_per_second=1000.0)
+    checkpointing: Any = SimpleNamespace()
+    return EpochLoop(application, control, checkpointing, lambda: False, lambda: False)
 
 
 def main() -> None:

@@ -28,14 +28,14 @@ import type_world
 from host_story import Action, Story, forget_what_is_kept
 from pyspark import cloudpickle
 
-from rekindle_spark.checkpoint import durable_input, state_files
+from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.executor import (
-    container_memory,
     frames,
     host,
     host_scheduler,
     host_socket,
+    memory_gauge,
     native_libraries,
     partition,
     sandbox,
@@ -376,7 +376,7 @@ def _of_durable_input(story: Story, number: int) -> Iterator[Action]:
 
     preserve()
     yield Action("preserve", preserve)
-    broken = lambda: mock.patch.object(durable_input, "save", side_effect=ValueError)  # noqa: E731
+    broken = lambda: mock.patch.object(state_files, "save_frames", side_effect=ValueError)  # noqa: E731
     yield Action("preserve, broken", preserve).within(broken)
     yield Action("preserve what is absent", lambda: preserve({"0": [1, 9]}))
     yield story.again(1, number, received=b"", item={"inputs": [1]})
@@ -551,7 +551,7 @@ def _limited(folder: Path, kind: str, groups: str, file: str, command: str) -> A
     (folder / "5/cmdline").write_text(command)
     (folder / "mount/a" / file).write_text(f"{2**31}\n")
     (folder / "mount" / file).write_text("max\n")
-    return container_memory.allowed_bytes(5, folder)
+    return memory_gauge.allowed_bytes(5, folder)
 
 
 def _trial() -> SandboxTrial:

@@ -2,6 +2,8 @@
 
 import copy
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import spark_objects as objects
@@ -12,7 +14,12 @@ from rekindle_operator.api.recovery_class import RecoveryClass, SecretReference,
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.cluster.spark_applications import application_seen
 from rekindle_operator.webhook import injector, pod_patch
-from rekindle_operator.webhook.injection_spec import INJECT_LABEL, SidecarTerms, Terms
+from rekindle_operator.webhook.injection_spec import (
+    INJECT_LABEL,
+    InjectionRefusal,
+    SidecarTerms,
+    Terms,
+)
 from rekindle_operator.webhook.injector import Defaults, Impairment, PolicyView, gathered
 from rekindle_testing.operator_builders import make_class
 
@@ -22,6 +29,26 @@ SECURED = StoreSpec(
 )
 DEFAULTS = Defaults(image="rekindle/sidecar:1", store=STORE)
 ASKS = {INJECT_LABEL: "true"}
+
+
+@dataclass(slots=True)
+class Informed:
+    """An outlook that goes by what is known; another value may be set from any thread."""
+
+    knowledge: PolicyView
+
+    def terms_of(self, pod: Mapping[str, Any], namespace: str) -> Terms | InjectionRefusal | None:
+        """What holds for a pod by what is known now."""
+        return injector.terms_of(pod, namespace, self.knowledge)
+
+    def waits(self, pod: Mapping[str, Any], namespace: str) -> bool:
+        """Whether a new pod waits for its turn, by what is known now."""
+        return injector.waits(pod, namespace, self.knowledge)
+
+    @property
+    def gates(self) -> bool:
+        """Whether there are pods that wait for their turn."""
+        return bool(self.knowledge.waiting)
 
 
 def knowledge(

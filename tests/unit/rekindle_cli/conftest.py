@@ -11,7 +11,7 @@ from wrong_pipelines import NOBODY, write
 from rekindle_cli import command_line
 
 # Loaded here, or each child process of a command would load them for itself, in seconds.
-for name in ("networkx", "pandas", "rekindle_cli.pipeline_checks"):
+for name in ("networkx", "pandas", "rekindle_cli.pipeline_file"):
     import_module(name)
 
 # Of this process, so that it does not depend on what else the machine does.

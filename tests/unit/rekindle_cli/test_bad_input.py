@@ -218,10 +218,10 @@ def test_a_predicate_that_gives_numbers_is_refused(refuse: Run, file: Path) -> N
 def test_a_lambda_that_never_returns_is_warned_of_and_does_not_hold_up_the_command(
     tmp_path: Path, file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rekindle_cli import pipeline_checks
+    from rekindle_cli import pipeline_file
     from rekindle_cli.guard import CallLimits
 
-    monkeypatch.setattr(pipeline_checks, "FUNCTION_LIMITS", CallLimits(0.3))
+    monkeypatch.setattr(pipeline_file, "FUNCTION_LIMITS", CallLimits(0.3))
     body = "import time\n" + MAPPED.format(function="lambda t: time.sleep(1000)")
     path = write_pipeline(file, body)
     events = ("--events", str(tmp_path / "absent" / "events.jsonl"))

@@ -4,7 +4,7 @@ import errno
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,13 @@ REGISTERED = ("bench", "chaos", "coordinator", "demo", "sim")
 HEAVY = ("polars", "pyarrow", "pyspark", "scipy", "numpy", "pandas", "duckdb", "rich")
 
 
-def application_that_raises(error: BaseException) -> Callable[[Sequence[str]], typer.Typer]:
+def run_failing(error: BaseException) -> int:
+    """The exit code of a program whose one command raises `error`."""
+
     def fail() -> None:
         raise error
 
-    def build(_arguments: Sequence[str]) -> typer.Typer:
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command()(fail)
-        return app
-
-    return build
+    return command_line.run_alone(fail, [])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +38,7 @@ def test_an_error_of_ours_is_one_sentence_on_stderr_and_an_exit_code(
     kind: type[RekindleError], exit_code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = kind(where="problem.json: queries.q1.priority", what="is -3", remedy="give one above 0")
-    assert command_line.run(application_that_raises(error), []) == exit_code
+    assert run_failing(error) == exit_code
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "problem.json: queries.q1.priority: is -3; give one above 0\n"
@@ -50,7 +47,7 @@ def test_an_error_of_ours_is_one_sentence_on_stderr_and_an_exit_code(
 def test_an_interrupted_command_ends_with_130_and_no_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command_line.run(application_that_raises(KeyboardInterrupt()), []) == 130
+    assert run_failing(KeyboardInterrupt()) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -70,7 +67,7 @@ def test_an_interrupted_command_ends_with_130_and_no_traceback(
 def test_what_the_machine_has_too_little_of_is_one_sentence(
     error: OSError, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command_line.run(application_that_raises(error), []) == 1
+    assert run_failing(error) == 1
     said = capsys.readouterr().err
     assert said.startswith(message)
     assert said.count("\n") == 1
@@ -87,30 +84,30 @@ def test_a_name_that_is_too_long_for_the_system_is_wrong_input(
 
 def test_a_place_that_may_not_be_touched_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
     error = PermissionError(errno.EACCES, "Permission denied", "/data/x")
-    assert command_line.run(application_that_raises(error), []) == 2
+    assert run_failing(error) == 2
     said = capsys.readouterr().err
     assert said.startswith("/data/x: Permission denied; let this user read and write there, or ")
     nameless = PermissionError(errno.EACCES, "Permission denied")
     with pytest.raises(PermissionError):
-        command_line.run(application_that_raises(nameless), [])
+        run_failing(nameless)
 
 
 def test_a_command_whose_extra_is_not_installed_names_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     missing = ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
-    assert command_line.run(application_that_raises(missing), []) == 2
+    assert run_failing(missing) == 2
     assert "install rekindle[spark]" in capsys.readouterr().err
 
 
 def test_a_missing_module_of_ours_is_a_bug_and_not_hidden() -> None:
     missing = ModuleNotFoundError("No module named 'rekindle.plans'", name="rekindle.plans")
     with pytest.raises(ModuleNotFoundError):
-        command_line.run(application_that_raises(missing), [])
+        run_failing(missing)
 
 
 def test_the_exit_code_that_a_command_chooses_is_kept() -> None:
-    assert command_line.run(application_that_raises(typer.Exit(1)), []) == 1
+    assert run_failing(typer.Exit(1)) == 1
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +253,7 @@ def test_characters_that_the_locale_does_not_have_are_escaped(
 
 def test_an_error_of_the_system_elsewhere_is_a_bug_and_not_hidden() -> None:
     with pytest.raises(FileNotFoundError):
-        command_line.run(application_that_raises(FileNotFoundError(2, "absent")), [])
+        run_failing(FileNotFoundError(2, "absent"))
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import typer
 
 from rekindle import history
 from rekindle.history.history_steps import Graph, History, HistoryOutput, Input
@@ -19,12 +18,7 @@ TWICE = History(GRAPH, (*GOOD.steps, HistoryOutput(3, "out", "a")))
 
 
 def run(arguments: Sequence[object]) -> int:
-    def build(_: Sequence[str]) -> typer.Typer:
-        app = typer.Typer(pretty_exceptions_enable=False)
-        app.command()(check_history)
-        return app
-
-    return command_line.run(build, [str(argument) for argument in arguments])
+    return command_line.run_alone(check_history, [str(argument) for argument in arguments])
 
 
 def written(tmp_path: Path, recorded: History) -> Path:

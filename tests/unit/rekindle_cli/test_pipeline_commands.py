@@ -128,10 +128,10 @@ def test_wrong_settings_are_an_error_of_a_check(tmp_path: Path, command: Command
 def test_a_function_that_never_returns_is_an_error_of_a_check(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rekindle_cli import pipeline_checks
+    from rekindle_cli import pipeline_file
     from rekindle_cli.guard import CallLimits
 
-    monkeypatch.setattr(pipeline_checks, "FUNCTION_LIMITS", CallLimits(0.3))
+    monkeypatch.setattr(pipeline_file, "FUNCTION_LIMITS", CallLimits(0.3))
     rest = 'readings.filter("slow", lambda t: [None for _ in iter(int, 1)]).sink("out")'
     file = written(tmp_path, rest)
     assert command("check", file) == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.model.errors import InputError
 from rekindle.protocol import Heartbeat, store_paths
-from rekindle_sidecar import held_records, sidecar_session, store_sync, unix_socket
+from rekindle_sidecar import held_records, http_api, sidecar_session, store_sync
 from rekindle_sidecar.held_records import ACKS_MAX, HeldReport, HeldReports, Precedence, Stamp
 from rekindle_sidecar.sidecar_session import DriverLiveness
 
@@ -205,11 +205,11 @@ def test_a_socket_that_a_killed_process_left_is_replaced_and_one_in_use_is_not(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "s"
-    unix_socket.listen(path).close()  # as a killed process leaves it
-    with unix_socket.listen(path):
+    http_api.listen(path).close()  # as a killed process leaves it
+    with http_api.listen(path):
         assert path.stat().st_mode & 0o777 == 0o600
         with pytest.raises(InputError, match="is in use by another process"):
-            unix_socket.listen(path)
+            http_api.listen(path)
 
 
 def test_a_socket_that_cannot_be_made_is_refused_and_nothing_is_overwritten(
@@ -223,22 +223,22 @@ def test_a_socket_that_cannot_be_made_is_refused_and_nothing_is_overwritten(
         (tmp_path / ("x" * 120), "is longer than 107 bytes"),
     ):
         with pytest.raises(InputError, match=words):
-            unix_socket.listen(path)
+            http_api.listen(path)
     assert file.read_text() == "kept"
 
 
 def test_a_socket_file_is_removed_only_by_who_made_it(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with unix_socket.listen(path):
+    with http_api.listen(path):
         inode = path.stat().st_ino
-        unix_socket.remove(path, inode + 1)
+        http_api.remove_socket(path, inode + 1)
         assert path.exists()
-        unix_socket.remove(path, inode)
+        http_api.remove_socket(path, inode)
         assert not path.exists()
-        unix_socket.remove(path, inode)
+        http_api.remove_socket(path, inode)
 
 
 def test_the_process_at_the_other_end_is_known() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
-        assert unix_socket.process_at(ours) == os.getpid()
+        assert http_api.process_at(ours) == os.getpid()

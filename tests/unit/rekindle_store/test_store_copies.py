@@ -14,13 +14,13 @@ from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, InputError, RunError
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import (
+    checksummed_file,
     commit_log,
     commit_segments,
     compacted_outputs,
     store_copies,
     store_files,
     store_integrity,
-    waiting_rows,
 )
 from rekindle_store.local_files import LocalFiles
 
@@ -429,7 +429,7 @@ def test_rows_that_wait_for_a_branch_are_copied_and_checked(
     assert damage.what == "is not there, nor are files up to epoch 10"
     assert store_copies.copy(str(store), str(tmp_path / "copy")).findings.damages == []
     newest = store / "outputs/odd~branch" / names[-1]
-    sealed = bytearray(waiting_rows.seal(newest.read_bytes()))
+    sealed = bytearray(checksummed_file.seal_rows(newest.read_bytes()))
     newest.write_bytes(sealed)
     assert store_integrity.check(store_files.at(store)).damages == []
     sealed[-12] ^= 1  # in the metadata, of which Parquet has no checksum

@@ -15,7 +15,7 @@ FLOWS = sorted((ROOT / "docs" / "flows").glob("*.md"))
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 LINES_MAX, LINE_CHARACTERS_MAX = 150, 120
 # Files to open, and all that are crossed. Lower a count when a flow has become shorter.
-COUNTS = {"checkpoint": (11, 30), "kubectl-status": (6, 8), "node-loss": (21, 59), "row": (23, 58)}
+COUNTS = {"checkpoint": (10, 29), "kubectl-status": (6, 8), "node-loss": (21, 59), "row": (23, 58)}
 LINK = re.compile(r"\]\(\.\./\.\./([\w/.-]+)\)")
 STEP = re.compile(r"^\d+\. \[[^\]]+\]\(\.\./\.\./([\w/.-]+)\): \S", re.MULTILINE)
 # Decisions before this number were linked from the pages of their subjects.

@@ -19,7 +19,6 @@ from rekindle_operator.kubectl.plugin_options import (
     Output,
     Target,
 )
-from rekindle_operator.provisioning.providers import pending_pods
 
 # In these an executor that has no node may be what is waited for.
 WAITING = ("AwaitingDriver", "Recovering")
@@ -62,7 +61,7 @@ def explain(
         chosen = recovery_text.query_named(recovery, query)
         queries = (chosen,)
         sentences = tuple(recovery_text.of_query(chosen, recovery, now))
-    pending = pending_pods.describe(pods, now.timestamp())
+    pending = recovery_text.pending_pods(pods, now.timestamp())
     if pending:
         sentences += (pending,)
     if output is Form.JSON:

@@ -1,21 +1,22 @@
-"""`kubectl rekindle priority`: which queries matter more than the pipeline says, for a while."""
+"""`kubectl rekindle priority`: which queries matter more than the pipeline says, for a while.
 
-from collections.abc import Iterator, Sequence
+They are entries of spec.priorities under the plugin's own field manager. Every apply says all that
+the manager wants, so what it has must be said again with what is new; what has expired is left out,
+and so removed. What others have is never said, and so never touched.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from rekindle.model.errors import InputError
+from rekindle_operator.api import recovery_policy
 from rekindle_operator.api.recovery_policy import QueryPriority
-from rekindle_operator.kubectl import (
-    priority_entries,
-    resource_lookup,
-    server_side_apply,
-    terminal_output,
-)
+from rekindle_operator.kubectl import resource_lookup, server_side_apply, terminal_output
 from rekindle_operator.kubectl.api_connection import Object, connected
-from rekindle_operator.kubectl.durations import clock, duration, until
+from rekindle_operator.kubectl.durations import clock, duration, stamp, until
 from rekindle_operator.kubectl.plugin_options import (
     Context,
     Form,
@@ -25,7 +26,11 @@ from rekindle_operator.kubectl.plugin_options import (
     Policy,
     Target,
 )
+from rekindle_operator.kubectl.server_side_apply import Record, bare, items_of
 
+MANAGER = "kubectl-rekindle-priority"
+PRIORITY_MIN, PRIORITY_MAX = 1, 10
+QUERY_LENGTH_MAX = 200
 COLUMNS = ("QUERY", "PRIORITY", "UNTIL", "SET BY")
 
 
@@ -71,12 +76,10 @@ def priority(
             said[:] = []
             entries, changes = _decided(current, asked, cleared, now)
             said.extend(changes)
-            return priority_entries.part(current, entries)
+            return applied_part(current, entries)
 
         if asked or clear:
-            record = server_side_apply.apply(
-                cluster, record, priority_entries.MANAGER, change, force=force
-            )
+            record = server_side_apply.apply(cluster, record, MANAGER, change, force=force)
     if output is Form.JSON:
         terminal_output.show_json(_record(record, said))
         return
@@ -112,7 +115,7 @@ def _expiry(
 
 
 def _asked(wanted: Sequence[str], ending: datetime | None) -> tuple[QueryPriority, ...]:
-    asked = tuple(priority_entries.parse(text, ending) for text in wanted)
+    asked = tuple(parse_entry(text, ending) for text in wanted)
     names = [entry.query for entry in asked]
     for name in names:
         if names.count(name) > 1:
@@ -137,7 +140,7 @@ def _decided(
     now: datetime,
 ) -> tuple[tuple[QueryPriority, ...], list[str]]:
     """The entries that the manager shall have, and what becomes of the others."""
-    held, expired = priority_entries.kept(record, now)
+    held, expired = kept_entries(record, now)
     said = [f"{query}: expired, removed." for query in expired]
     if cleared is None:
         new = {entry.query for entry in asked}
@@ -156,7 +159,7 @@ def _decided(
 
 
 def _record(record: Object, said: Sequence[str]) -> dict[str, Any]:
-    owners = priority_entries.owners(record)
+    owners = owners_of(record)
     return {
         "policy": record["metadata"]["name"],
         "namespace": record["metadata"]["namespace"],
@@ -168,14 +171,14 @@ def _record(record: Object, said: Sequence[str]) -> dict[str, Any]:
                 "until": None if entry.until is None else entry.until.isoformat(),
                 "managers": list(owners.get(entry.query, ())),
             }
-            for entry in priority_entries.shown(record)
+            for entry in all_entries(record)
         ],
     }
 
 
 def _shown(record: Object, now: datetime) -> Iterator[Any]:
-    metadata, owners = record["metadata"], priority_entries.owners(record)
-    entries = priority_entries.shown(record)
+    metadata, owners = record["metadata"], owners_of(record)
+    entries = all_entries(record)
     where = f"policy {metadata['namespace']}/{metadata['name']}"
     if not entries:
         yield f"{where}: every query has the pipeline's own priority."
@@ -190,3 +193,66 @@ def _shown(record: Object, now: datetime) -> Iterator[Any]:
             [entry.query, str(entry.priority), ends, ", ".join(owners.get(entry.query, ()))]
         )
     yield terminal_output.table(COLUMNS, rows)
+
+
+def parse_entry(text: str, ending: datetime | None) -> QueryPriority:
+    """`QUERY=PRIORITY`; InputError for anything else."""
+    query, _, number = text.rpartition("=")
+    if not query or len(query) > QUERY_LENGTH_MAX or not number.strip().isdecimal():
+        raise _unreadable(text, "is not QUERY=PRIORITY")
+    priority = int(number)
+    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        raise _unreadable(text, f"{priority} is no priority")
+    return QueryPriority(query=query, priority=priority, until=ending)
+
+
+def kept_entries(
+    record: Record, now: datetime
+) -> tuple[tuple[QueryPriority, ...], tuple[str, ...]]:
+    """The manager's entries that hold, and the queries of those that have expired."""
+    own = items_of(record, MANAGER, "query", "spec", "priorities")
+    entries = recovery_policy.from_object(record).spec.priorities
+    mine = [entry for entry in entries if entry.query in own]
+    held = tuple(entry for entry in mine if entry.until is None or now < entry.until)
+    return held, tuple(entry.query for entry in mine if entry not in held)
+
+
+def applied_part(record: Record, entries: Iterable[QueryPriority]) -> dict[str, Any]:
+    """What to apply, so that the manager has these entries and no others.
+
+    With the object's version: who has changed it meanwhile is not overwritten.
+    """
+    written = [_as_object(entry) for entry in entries]
+    body = bare(record)
+    if written:
+        body["spec"] = {"priorities": written}
+    return body
+
+
+def owners_of(record: Record) -> dict[str, tuple[str, ...]]:
+    """By query, the managers that have its entry."""
+    found: dict[str, list[str]] = {}
+    managers = {entry.get("manager") for entry in record["metadata"].get("managedFields") or ()}
+    for manager in sorted(str(name) for name in managers):
+        for query in items_of(record, manager, "query", "spec", "priorities"):
+            found.setdefault(query, []).append(manager)
+    return {query: tuple(names) for query, names in found.items()}
+
+
+def all_entries(record: Record) -> tuple[QueryPriority, ...]:
+    """All entries of a policy, the most important first."""
+    entries = recovery_policy.from_object(record).spec.priorities
+    return tuple(sorted(entries, key=lambda entry: (-entry.priority, entry.query)))
+
+
+def _as_object(entry: QueryPriority) -> dict[str, Any]:
+    record = {"query": entry.query, "priority": entry.priority}
+    return record if entry.until is None else {**record, "until": stamp(entry.until)}
+
+
+def _unreadable(text: str, what: str) -> InputError:
+    return InputError(
+        where=f"argument {text!r:.100}",
+        what=what,
+        remedy="write QUERY=PRIORITY with a priority from 1 to 10, such as worst-delays=9",
+    )

@@ -1,7 +1,6 @@
-"""Providers of nodes: Karpenter, Cluster API, ProvisioningRequest, and pending pods.
+"""Providers of nodes: Karpenter, Cluster API and ProvisioningRequest.
 
 provider_base          what the kinds of provider have in common
-pending_pods           says what is pending and why; asks for nothing
 provisioning_requests  a ProvisioningRequest with its PodTemplate per node
 node_claims            a Karpenter NodeClaim per node
 machine_deployments    a MachineDeployment of Cluster API, scaled up

@@ -11,16 +11,18 @@ import plugin_world as world
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from provider_world import START, stamp
 
 from rekindle.model.errors import InputError
 from rekindle_operator.kubectl import (
     api_connection,
     durations,
     plugin_main,
-    priority_entries,
+    recovery_text,
     server_side_apply,
 )
 from rekindle_operator.kubectl.api_connection import CLASSES, PODS, POLICIES, RECOVERIES
+from rekindle_operator.kubectl.subcommands import kubectl_priority
 from rekindle_operator.preflight.preflight_findings import Concern
 
 WHERE = "RecoveryPolicy flights/departures"
@@ -203,13 +205,15 @@ def with_priorities(*managed: dict[str, Any]) -> dict[str, Any]:
 
 def test_what_the_manager_has_is_kept_until_it_expires_and_others_are_never_said() -> None:
     record = with_priorities(
-        owned(priority_entries.MANAGER, "rare", "common", "worst=delays"),
+        owned(kubectl_priority.MANAGER, "rare", "common", "worst=delays"),
         owned("gitops", "theirs"),
     )
-    held, expired = priority_entries.kept(record, NOW)
+    held, expired = kubectl_priority.kept_entries(record, NOW)
     assert [entry.query for entry in held] == ["common", "worst=delays"]
     assert expired == ("rare",)
-    body = priority_entries.part(record, (*held, priority_entries.parse("new=1", None)))
+    body = kubectl_priority.applied_part(
+        record, (*held, kubectl_priority.parse_entry("new=1", None))
+    )
     assert body["metadata"]["resourceVersion"] == "5"
     assert [item["query"] for item in body["spec"]["priorities"]] == [
         "common",
@@ -219,21 +223,21 @@ def test_what_the_manager_has_is_kept_until_it_expires_and_others_are_never_said
 
 
 def test_an_apply_of_nothing_claims_nothing() -> None:
-    assert "spec" not in priority_entries.part(with_priorities(), ())
+    assert "spec" not in kubectl_priority.applied_part(with_priorities(), ())
 
 
 def test_a_query_may_have_an_equals_sign_in_its_name() -> None:
-    found = priority_entries.parse("worst=delays=3", None)
+    found = kubectl_priority.parse_entry("worst=delays=3", None)
     assert (found.query, found.priority) == ("worst=delays", 3)
 
 
 def test_who_has_an_entry_is_said_of_each() -> None:
     record = with_priorities(
-        owned("gitops", "rare"), owned(priority_entries.MANAGER, "rare", "common")
+        owned("gitops", "rare"), owned(kubectl_priority.MANAGER, "rare", "common")
     )
-    assert priority_entries.owners(record) == {
-        "rare": ("gitops", priority_entries.MANAGER),
-        "common": (priority_entries.MANAGER,),
+    assert kubectl_priority.owners_of(record) == {
+        "rare": ("gitops", kubectl_priority.MANAGER),
+        "common": (kubectl_priority.MANAGER,),
     }
 
 
@@ -267,3 +271,40 @@ def test_every_finding_and_every_command_is_on_the_page() -> None:
         assert f"`{word}`" in page
     for command in plugin_main.COMMANDS:
         assert re.search(rf"`{command.name}[` ]", page), command.name
+
+
+def pending(message: str = "", age: float = 0.0, **spec: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    return {
+        "metadata": {"creationTimestamp": stamp(START - age)},
+        "spec": spec,
+        "status": {"phase": "Pending", "conditions": [condition] if message else []},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        ([], ""),
+        ([pending("full", nodeName="n1")], ""),
+        (
+            [pending("0/3 nodes are available: 3 Insufficient cpu.", 40)],
+            "1 executor pod waits for a node, the oldest for 40 s: "
+            "0/3 nodes are available: 3 Insufficient cpu.",
+        ),
+        (
+            [pending("full", 9), pending("full", 5), pending()],
+            "3 executor pods wait for a node, the oldest for 9 s: "
+            "full (2); the scheduler has not looked at it yet (1).",
+        ),
+        (
+            [pending(word) for word in "abcde"],
+            "5 executor pods wait for a node, the oldest for 0 s: "
+            "a (1); b (1); c (1); and 2 more reasons.",
+        ),
+    ],
+)
+def test_what_is_pending_is_told_in_the_schedulers_words(
+    pods: list[dict[str, Any]], said: str
+) -> None:
+    assert recovery_text.pending_pods(pods, START) == said

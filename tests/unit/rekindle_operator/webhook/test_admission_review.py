@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 import spark_objects as objects
-from injection_world import applied, driver, knowledge, new, review
+from injection_world import Informed, applied, driver, knowledge, new, review
 from spark_objects import Body
 
 from rekindle.model.errors import InputError
 from rekindle_operator.cluster.pods import SIDECAR
 from rekindle_operator.webhook import admission_review
 from rekindle_operator.webhook.admission_review import AdmissionAnswer
-from rekindle_operator.webhook.injector import Informed
 
 OUTLOOK = Informed(knowledge())
 

@@ -12,13 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from injection_world import driver, knowledge, review
+from injection_world import Informed, driver, knowledge, review
 from prometheus_client import CollectorRegistry
 
 from rekindle.model.errors import InputError
 from rekindle_operator.webhook import certificate_rotation, webhook_server
 from rekindle_operator.webhook.certificate_rotation import Issued, Pair
-from rekindle_operator.webhook.injector import Informed
 from rekindle_operator.webhook.webhook_main import Folder
 from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 

@@ -35,20 +35,16 @@ def test_the_machines_clock_may_jump() -> None:
 @pytest.mark.usefixtures("turned")
 def test_the_next_epoch_comes_when_it_is_due() -> None:
     looks: list[float] = []
-    loop = object.__new__(EpochLoop)
-    loop.application = SimpleNamespace(  # type: ignore[assignment]
-        progress=SimpleNamespace(placed={0: "e"}),
+    application: Any = SimpleNamespace(
+        progress=SimpleNamespace(placed={0: "e"}, trailing=frozenset()),
         newest=5,
         paused=False,
         arrivals=SimpleNamespace(last=SimpleNamespace(epoch=5)),
         sinks=SinkPublishers(),
     )
     control: Any = SimpleNamespace(pump=lambda: looks.append(driver_clock.now()))
-    loop.control = control
-    loop.classes = SimpleNamespace(  # type: ignore[assignment]
-        advance=lambda: None, is_full=False
-    )
-    loop.pipeline = SimpleNamespace(awaited=None)  # type: ignore[assignment]
+    checkpointing: Any = SimpleNamespace()
+    loop = EpochLoop(application, control, checkpointing, lambda: False, lambda: False)
     loop.next_cut_at = driver_clock.now() + 0.1
     loop._await_epoch()
     assert looks[-2] < loop.next_cut_at <= driver_clock.now() < looks[0] + 60.0

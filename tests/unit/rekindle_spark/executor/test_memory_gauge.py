@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from host_world import COUNTS, ROWS, SECOND, Desk, digests
 
-from rekindle_spark.executor import container_memory, memory_gauge
+from rekindle_spark.executor import memory_gauge
 from rekindle_spark.executor.memory_gauge import MemoryGauge, OverBudget
 
 MIB = 2**20
 HEAP = 512 * MIB
-BESIDE = container_memory.JAVA_BESIDE_HEAP_BYTES
+BESIDE = memory_gauge.JAVA_BESIDE_HEAP_BYTES
 V1_MOUNT = "35 31 0:32 {root} {mount} rw,relatime - cgroup cgroup rw,memory\n"
 V2_MOUNT = "41 31 0:38 {root} {mount} rw,relatime - cgroup2 cgroup2 rw\n"
 
@@ -131,7 +131,7 @@ def test_the_container_of_v2_leaves_what_java_does_not_take(tmp_path: Path) -> N
     mount = tmp_path / "cgroup"
     limited(mount, "memory.max", 2048 * MIB)
     proc = container(tmp_path / "proc", "0::/\n", V2_MOUNT.format(root="/", mount=mount))
-    assert container_memory.allowed_bytes(5, proc) == 2048 * MIB - HEAP - BESIDE
+    assert memory_gauge.allowed_bytes(5, proc) == 2048 * MIB - HEAP - BESIDE
 
 
 def test_the_smallest_limit_above_a_group_of_v1_counts(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_the_smallest_limit_above_a_group_of_v1_counts(tmp_path: Path) -> None:
         "4:memory:/pods/pod/java\n1:cpu,cpuacct:/\n",
         V1_MOUNT.format(root="/", mount=mount),
     )
-    assert container_memory.allowed_bytes(5, proc) == 1024 * MIB - HEAP - BESIDE
+    assert memory_gauge.allowed_bytes(5, proc) == 1024 * MIB - HEAP - BESIDE
 
 
 def test_a_group_of_which_only_a_part_is_mounted_is_found(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_group_of_which_only_a_part_is_mounted_is_found(tmp_path: Path) -> Non
         "4:memory:/docker/abc/java\n",
         V1_MOUNT.format(root="/docker/abc", mount=mount),
     )
-    assert container_memory.allowed_bytes(5, proc) == 1024 * MIB - HEAP - BESIDE
+    assert memory_gauge.allowed_bytes(5, proc) == 1024 * MIB - HEAP - BESIDE
 
 
 @pytest.mark.parametrize("limit", ["max", None])
@@ -166,7 +166,7 @@ def test_where_nothing_limits_a_container_there_is_no_budget(
     if limit is not None:
         limited(mount, "memory.max", limit)
     proc = container(tmp_path / "proc", "0::/\n", V2_MOUNT.format(root="/", mount=mount))
-    assert container_memory.allowed_bytes(5, proc) is None
+    assert memory_gauge.allowed_bytes(5, proc) is None
 
 
 @pytest.mark.parametrize(
@@ -184,22 +184,22 @@ def test_the_heap_is_what_java_was_told_last_or_a_quarter_of_the_container(
     mount = tmp_path / "cgroup"
     limited(mount, "memory.max", 2048 * MIB)
     proc = container(tmp_path / "proc", "0::/\n", V2_MOUNT.format(root="/", mount=mount), java)
-    assert container_memory.allowed_bytes(5, proc) == 2048 * MIB - heap - BESIDE
+    assert memory_gauge.allowed_bytes(5, proc) == 2048 * MIB - heap - BESIDE
 
 
 def test_a_container_that_java_fills_leaves_nothing(tmp_path: Path) -> None:
     mount = tmp_path / "cgroup"
     limited(mount, "memory.max", 600 * MIB)
     proc = container(tmp_path / "proc", "0::/\n", V2_MOUNT.format(root="/", mount=mount))
-    assert container_memory.allowed_bytes(5, proc) == 0
+    assert memory_gauge.allowed_bytes(5, proc) == 0
 
 
 def test_a_kernel_without_control_groups_limits_nothing(tmp_path: Path) -> None:
-    assert container_memory.allowed_bytes(5, tmp_path) is None
+    assert memory_gauge.allowed_bytes(5, tmp_path) is None
 
 
 def test_the_container_of_this_very_process_can_be_asked() -> None:
-    allowed = container_memory.allowed_bytes(1)
+    allowed = memory_gauge.allowed_bytes(1)
     assert allowed is None or allowed >= 0
 
 

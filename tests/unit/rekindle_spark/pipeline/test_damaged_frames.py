@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rekindle.model.settings import RuntimeSettings
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.control.control_loop import ControlLoop
-from rekindle_spark.control.executor_membership import ExecutorLoss, HostFailures
+from rekindle_spark.control.executor_membership import ExecutorLoss
 from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.jobs.link_health import Links
 from rekindle_spark.pipeline import program
@@ -33,24 +34,25 @@ def control() -> Any:
         progress.finished[partition] = 7
         progress.live.add(partition)
     progress.retained.add(30, [("a", {ROWS: (5, 7)})], [100])
-    found = object.__new__(ControlLoop)
-    found.damaged_frames = set()
-    found.was_complete = True
-    found.application = SimpleNamespace(  # type: ignore[assignment]
+    removed: list[int] = []
+    application: Any = SimpleNamespace(
+        settings=SimpleNamespace(runtime=RuntimeSettings()),
+        store=SimpleNamespace(holds=lambda _: False),
+        cuts={7: SimpleNamespace(cut_at=0.0)},
+        newest=7,
         program=made,
         progress=progress,
         events=SimpleNamespace(write=lambda kind, **fields: told.append({"kind": kind, **fields})),
         told=told,
         lock=threading.RLock(),
         executors={"a": "127.0.0.2", "b": "127.0.0.3"},
-        removed=[],
-        remove=lambda shuffles: found.application.removed.extend(shuffles),  # type: ignore[attr-defined]
+        removed=removed,
+        remove=removed.extend,
         losses=0,
     )
-    found.membership = SimpleNamespace(dropped=set())  # type: ignore[assignment]
-    found.statistics = SimpleNamespace(forget=lambda _: None)  # type: ignore[assignment]
-    found.guidance = SimpleNamespace(reports=SimpleNamespace(relapses={}))  # type: ignore[assignment]
-    return found
+    checkpointing: Any = SimpleNamespace(state_bytes={})
+    guidance: Any = SimpleNamespace(contact=None, reports=SimpleNamespace(relapses={}))
+    return ControlLoop(application, checkpointing, guidance)
 
 
 def test_a_damaged_frame_is_read_once_more_and_then_made_again(control: Any) -> None:
@@ -85,7 +87,7 @@ def test_damage_of_what_nobody_keeps_any_more_is_forgotten(control: Any) -> None
 def test_of_an_executor_that_has_gone_no_relapse_is_kept(control: Any) -> None:
     control._make_again({(ROWS, 6)})
     control._make_again({(ROWS, 6)})
-    control.host_failures, control.application.links = HostFailures(), Links()
+    control.application.links = Links()
     control.application.warm, control.reports.suspected = {"a"}, set()
     control._lose(ExecutorLoss({"a": "127.0.0.2"}, frozenset()))
     assert control.reports.relapses == {}

@@ -11,7 +11,7 @@ from rekindle.model.errors import InputError
 from rekindle_cli import command_line
 from rekindle_local.flights import flight_data, row_arrivals
 from rekindle_peers.structured_streaming import committed_batches, streaming_queries
-from rekindle_peers.structured_streaming.__main__ import application
+from rekindle_peers.structured_streaming.__main__ import run_flights
 
 QUERY = "late"
 
@@ -160,7 +160,7 @@ def test_the_program_says_in_one_line_what_is_wrong(
     tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = [str(tmp_path / "input"), "--store", str(tmp_path / "store"), *arguments]
-    assert command_line.run(application, line) == 2
+    assert command_line.run_alone(run_flights, line) == 2
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1

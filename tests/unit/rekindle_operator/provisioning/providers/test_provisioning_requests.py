@@ -1,16 +1,15 @@
-"""ProvisioningRequests, the executors' size that they ask for, and what pending pods say."""
+"""ProvisioningRequests, and the executors' size that they ask for."""
 
 import copy
 from typing import Any
 
 import pytest
-from provider_world import AUTOSCALER, FLIGHTS, POD, START, ZONE, World, lost, stamp
+from provider_world import AUTOSCALER, FLIGHTS, POD, START, ZONE, World, lost
 
 from rekindle.model.errors import InputError
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.provisioning import Create, executor_of
 from rekindle_operator.provisioning.node_demand import pod_template, requests_of
-from rekindle_operator.provisioning.providers import pending_pods
 
 CHECK: dict[str, Any] = {
     **AUTOSCALER,
@@ -250,40 +249,3 @@ def test_a_pod_with_a_quantity_that_is_none_is_refused() -> None:
     pod = {"spec": {"containers": [{"resources": {"requests": {"cpu": "much"}}}]}}
     with pytest.raises(InputError, match="much"):
         executor_of(pod)
-
-
-def pending(message: str = "", age: float = 0.0, **spec: str) -> dict[str, Any]:
-    condition = {"type": "PodScheduled", "status": "False", "message": message}
-    return {
-        "metadata": {"creationTimestamp": stamp(START - age)},
-        "spec": spec,
-        "status": {"phase": "Pending", "conditions": [condition] if message else []},
-    }
-
-
-@pytest.mark.parametrize(
-    ("pods", "said"),
-    [
-        ([], ""),
-        ([pending("full", nodeName="n1")], ""),
-        (
-            [pending("0/3 nodes are available: 3 Insufficient cpu.", 40)],
-            "1 executor pod waits for a node, the oldest for 40 s: "
-            "0/3 nodes are available: 3 Insufficient cpu.",
-        ),
-        (
-            [pending("full", 9), pending("full", 5), pending()],
-            "3 executor pods wait for a node, the oldest for 9 s: "
-            "full (2); the scheduler has not looked at it yet (1).",
-        ),
-        (
-            [pending(word) for word in "abcde"],
-            "5 executor pods wait for a node, the oldest for 0 s: "
-            "a (1); b (1); c (1); and 2 more reasons.",
-        ),
-    ],
-)
-def test_what_is_pending_is_told_in_the_schedulers_words(
-    pods: list[dict[str, Any]], said: str
-) -> None:
-    assert pending_pods.describe(pods, START) == said

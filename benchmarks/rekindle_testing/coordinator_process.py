@@ -1,4 +1,4 @@
-"""A coordinator as a process of its own, for the demo, the benchmark and the tests.
+"""A coordinator as a process of its own, for the benchmark and the tests.
 
 A watcher ends it when its owner is gone. It is started again under the same name as often as need
 be, and goes on writing the same log.
@@ -69,7 +69,8 @@ class CoordinatorProcess:
         starts = self._starts()
         self._daemon.launch(self._command, os.environ, self._watcher)
         process_sets.await_condition(
-            lambda: self._starts() > starts or self._ended(), limit_seconds=START_SECONDS_MAX
+            lambda: self._starts() > starts or self._daemon.has_ended,
+            limit_seconds=START_SECONDS_MAX,
         )
         if self._starts() == starts:
             raise RunError(
@@ -124,6 +125,3 @@ class CoordinatorProcess:
 
     def _started(self) -> list[dict[str, Any]]:
         return [line for line in self.lines() if line["kind"] == "coordinator-started"]
-
-    def _ended(self) -> bool:
-        return self._daemon.leader is None or self._daemon.leader.poll() is not None
