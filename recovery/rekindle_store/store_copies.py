@@ -273,7 +273,9 @@ class _Copying:
         numbers = reversed(self._numbers("commits"))
         names = (f"commits/{number}.json" for number in numbers)
         for name, data in read_ahead(names, lambda name: (name, self._get(name))):
-            seal = data and checkpoint_records.seal_of(self._decoded("commit", name, data))
+            if data is None:  # it is in a segment by now
+                continue
+            seal = checkpoint_records.seal_of(self._decoded("commit", name, data))
             if seal:
                 return seal
         return None
@@ -296,7 +298,11 @@ class _Copying:
         """Copy the rows that wait for branches which are left out."""
         after = 0 if record is None else checkpoint_records.oldest(record)
         names = [f"branches/{number}.json" for number in self._numbers("branches")]
-        found = [self._decoded("branch", name, data) for name in names if (data := self._get(name))]
+        found = [
+            self._decoded("branch", name, data)
+            for name in names
+            if (data := self._get(name)) is not None
+        ]
         with _reading(self.source):
             waiting = store_integrity.branch_files(self.source, found, after)
         for by_epoch in waiting.values():
@@ -321,7 +327,9 @@ class _Copying:
             for first in sorted(gone - made):  # its segment was made meanwhile
                 self._segment(first)
             made |= gone
-            self._own_files({number: data for number, data in found.items() if data}, made)
+            self._own_files(
+                {number: data for number, data in found.items() if data is not None}, made
+            )
         self._keep_newest(own, max(made, default=0))
 
     def _segment(self, first: int) -> None:
