@@ -105,7 +105,7 @@ def waiting_buckets(body: Body) -> frozenset[str]:
 def _read(body: Body, key: str, type_: type[Record], what: str) -> Record:
     try:
         return msgspec.json.decode(text(body, "data", key).encode(), type=type_)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
             where=f"ConfigMap {NAME}, {key}",
             what=f"is no record of {what} ({error})",
