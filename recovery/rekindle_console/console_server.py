@@ -231,7 +231,11 @@ class Console:
         app.router.add_get("/events", self._events, allow_head=False)
         app.router.add_get("/{path:.*}", self._page)
         runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, keepalive_timeout=15.0
+            app,
+            access_log=None,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            keepalive_timeout=15.0,
+            auto_decompress=False,  # no page reads a body
         )
         await runner.setup()
         assert runner.server is not None

@@ -72,6 +72,8 @@ class CoordinatorLoop:
     leading: bool = False
     _candidacy: Candidacy | None = None
     _watched: set[str] = field(default_factory=set)
+    # Of namespaces, as they were listed last.
+    _folders: set[str] = field(default_factory=set)
     _closed: dict[str, str] = field(default_factory=dict)
     _news: dict[Place, set[str]] = field(default_factory=dict)
     _listing: bool = True
@@ -210,13 +212,18 @@ class CoordinatorLoop:
 
     def _places(self) -> set[Place]:
         self._watch(store_paths.APPLICATIONS, self._listed)
-        found = set()
+        found, folders = set(), set()
         for namespace in self.connection.children(store_paths.APPLICATIONS):
             path = f"{store_paths.APPLICATIONS}/{namespace}"
+            folders.add(path)
             self._watch(path, self._listed)
             for application in self._names(path):
                 with suppress(InputError):  # no driver has such a name
                     found.add(Place(namespace, application).checked())
+        for path in self._folders - folders:
+            self._unwatch(path)
+            self._closed.pop(path, None)
+        self._folders = folders
         return found
 
     def _names(self, path: str) -> list[str]:

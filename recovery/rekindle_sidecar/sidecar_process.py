@@ -132,5 +132,10 @@ async def _monitored(desk: SidecarSession, host: str, port: int) -> AsyncIterato
 
 def _runner(app: web.Application) -> web.AppRunner:
     return web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        # What is compressed is refused, but aiohttp would unpack it before a handler is asked.
+        auto_decompress=False,
     )

@@ -191,6 +191,9 @@ class StoreSync:
         self._heartbeats = DriverHeartbeat(connection, desk.place)
         self._heartbeat_known = False
         self._wanted: object = None
+        # Directives that were read over this connection. Behind another one the store may be an
+        # older copy, with other directives under the same numbers.
+        self._read: Inbox = {}
         self._directives_known = self._leader_known = False
         self._led = True
         self._ending = False
@@ -296,11 +299,12 @@ class StoreSync:
         desk = self._desk
         try:
             found = await asyncio.to_thread(
-                held_records.fetch_directives, self._connection, desk.place, desk.inbox
+                held_records.fetch_directives, self._connection, desk.place, self._read
             )
         except BaseException:
             self._directives_known = False
             raise
+        self._read = found
         desk.refill(found)
 
     async def _look_for_leader(self) -> None:
@@ -367,6 +371,7 @@ class StoreSync:
 
     def _connection_changed(self) -> None:
         self._forget()
+        self._read = {}
         self._retry_at = 0.0
         if self._connection.session is None:
             self._tell_heartbeat(False)

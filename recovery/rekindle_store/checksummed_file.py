@@ -61,6 +61,9 @@ def check(
         found, sum_of_body = head["version"], head["sha256"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise _damaged(name, "has no line that says what it is") from None
+    sum_of_head = head.pop("head_sha256", None)  # absent in files of earlier versions
+    if sum_of_head not in (None, _sum_of(head)):
+        raise _damaged(name, "does not match its checksum")
     if versions and found not in versions:
         raise RunError(
             where=name,
@@ -71,8 +74,7 @@ def check(
     digest = sha256()
     for piece in pieces(body, lambda _: moved(0)):
         digest.update(piece)
-    sum_of_head = head.pop("head_sha256", None)  # absent in files of earlier versions
-    if sum_of_head not in (None, _sum_of(head)) or sum_of_body != digest.hexdigest():
+    if sum_of_body != digest.hexdigest():
         raise _damaged(name, "does not match its checksum")
     return head, body
 

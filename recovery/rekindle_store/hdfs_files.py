@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from hdfs_native import Client, WriteOptions
 
 from rekindle.model.errors import first_line
+from rekindle_store.local_files import OUTPUTS
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 # Who waits for a store tries again, and says so: of itself the client would for many minutes.
@@ -86,10 +87,17 @@ class HdfsFiles:
             return
 
     def remove(self, names: Iterable[str]) -> None:
-        """See `store_files.Files`."""
+        """Folders that are emptied go as well, as in `LocalFiles.remove`: a name node takes about a
+        million in one, and each checkpoint has one."""
+        folders = set()
         for name in names:
             with self._answers(), suppress(FileNotFoundError):
                 self.client.delete(self._path(name))
+            folders.add(name.rpartition("/")[0])
+        for folder in sorted(folders):
+            if folder.rpartition("/")[0] not in ("", OUTPUTS):
+                with suppress(OSError), self._answers():  # it is not empty
+                    self.client.delete(self._path(folder))
 
     def remove_leftovers(self, seconds: float) -> None:
         """See `store_files.Files`. They are in one folder."""

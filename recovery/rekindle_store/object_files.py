@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -125,6 +125,8 @@ CONFLICTS_MAX = 6
 CONFLICT_SECONDS = 0.05
 CONFLICTS = ("ConditionalRequestConflict", "OperationAborted")
 TOLD = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+# Of one object among many that are deleted by one request.
+OF_ONE = re.compile(r": ([^:\n]*) \(code: (\w+)\)")
 STATUS = re.compile(r"status code: (\d{3})")
 # The library says it in the last of several lines, over which it spreads the name of the reason.
 UNTRUSTED = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w+)")
@@ -230,7 +232,7 @@ class ObjectFiles:
             return
         try:
             self._delete(wanted)
-        except (FileNotFoundError, PermissionError):
+        except PermissionError:
             raise
         except OSError as error:
             if not self.deletes_in_bulk or error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
@@ -275,8 +277,15 @@ class ObjectFiles:
         return bytes(content)
 
     def _delete(self, names: list[str]) -> None:
-        with self._answers():
-            self.store.delete(names)
+        """Servers that say when an object was not there leave the others of the request, so each
+        gets one of its own then."""
+        try:
+            with self._answers():
+                self.store.delete(names)
+        except FileNotFoundError:
+            for name in names:
+                with suppress(FileNotFoundError), self._answers():
+                    self.store.delete(name)
 
     def _opened(self) -> S3Store:
         """A client as the environment says. Raises InputError for what cannot be meant there."""
@@ -351,6 +360,7 @@ def _status(error: Exception) -> int | None:
 def _told(error: Exception) -> tuple[str, str]:
     """What S3 calls an error, and what it says of it; else the library's first line."""
     found = TOLD.search(str(error))
-    if found is None:
-        return "", first_line(error)
-    return found[1], found[2] or found[1]
+    if found is not None:
+        return found[1], found[2] or found[1]
+    of_one = OF_ONE.search(str(error))
+    return ("", first_line(error)) if of_one is None else (of_one[2], of_one[1])

@@ -8,6 +8,7 @@ Readers take one output file after the other. What was put together lies in the 
 the files that were read last are kept: each is fetched once, and each group of rows unpacked once.
 """
 
+import base64
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -26,8 +27,11 @@ from rekindle_store.store_files import Files
 # Data files that are kept, and groups of rows of each.
 FILES_MAX, GROUPS_MAX = 2, 2
 PIECE_ROWS = 1024
-UNREADABLE = (pa.ArrowException, OSError)
+UNREADABLE = (pa.ArrowException, OSError, ValueError)
+# Where Arrow keeps its own schema in a Parquet file.
+ARROW_SCHEMA = b"ARROW:schema"
 REMEDY = "restore it from a copy of the store"
+WHAT_LENGTH_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +115,29 @@ class OpenedFile:
 
 def opened(where: str, data: bytes) -> OpenedFile:
     """A Parquet file from its content, at a place for messages. Raises DamagedError for what is
-    none."""
+    none, and where a column has another name than it was written with."""
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        names, written = parquet.schema_arrow.names, _names_written(parquet)
     except UNREADABLE as error:
         raise _unreadable(where, error) from error
+    if names != (names if written is None else written):
+        what = f"has columns {names}, and was written with {written}"
+        raise DamagedError(where=where, what=what[:WHAT_LENGTH_MAX], remedy=REMEDY)
     about = parquet.metadata
     sizes = (about.row_group(number).num_rows for number in range(about.num_row_groups))
     return OpenedFile(where, parquet, list(accumulate(sizes)))
+
+
+def _names_written(parquet: pq.ParquetFile) -> list[str] | None:
+    """The names of the columns, as Arrow keeps them beside Parquet's: the footer has no checksum.
+    None where nothing was kept."""
+    kept = (parquet.metadata.metadata or {}).get(ARROW_SCHEMA)
+    if kept is None:
+        return None
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept, validate=True)))
+    names: list[str] = schema.names
+    return names
 
 
 @dataclass(slots=True)

@@ -4,11 +4,11 @@
       ─► listings ─► generations ─► the newest checkpoint's record ─► check ─► it may be used
 
 A driver may write to the source meanwhile: each part is copied before what names it, and what came
-later than the names that were read is left for the next copy. Where the driver removes a checkpoint
-before it is copied, or puts output together, the copy goes on with what is there then. While the
-file `copying` is beside the target's generations no driver starts there. A copy that was
-interrupted, or an older one, is gone on with: what is there and equal is not copied again, and what
-a driver would have removed is removed.
+later than the names that were read is left for the next copy. So are commits that came after the
+checkpoint that is copied. Where the driver removes a checkpoint before it is copied, or puts output
+together, the copy goes on with what is there then. While the file `copying` is beside the target's
+generations no driver starts there. A copy that was interrupted, or an older one, is gone on with:
+what is there and equal is not copied again, and what a driver would have removed is removed.
 
 The target becomes a store of its own, by the record `copy` (`commit_log.identity`): as soon as a
 driver has started on it, nothing is copied there any more. For users: docs/operations.md.
@@ -113,6 +113,9 @@ class _Copying:
     needed: set[str] = field(default_factory=set)
     # The newest commit of an older copy.
     last_there: int = 0
+    # The last commit that is copied: none with which something has become public behind the
+    # checkpoint that is copied. A start would make that again from older states.
+    limit: int = 0
     # Where output is in the source, and the data files whose indices were copied.
     places: Places = field(init=False)
     data_files: set[str] = field(default_factory=set)
@@ -218,7 +221,10 @@ class _Copying:
             names = self.source.names("generations")
         programs = [f"generations/{name}" for name in names if name.startswith("program-")]
         self._all(programs, _by_content)
+        with _reading(self.source):  # before the checkpoint is chosen
+            newest = commit_log.newest(self.source)
         record, data = self._newest_checkpoint()
+        self.limit = max(newest, 0 if record is None else record.get("fold", {}).get("commits", 0))
         if record is not None:
             self._needed_by(record, set(checkpoint_records.files(record)))
         self._branch_files(record)
@@ -273,7 +279,9 @@ class _Copying:
         numbers = reversed(self._numbers("commits"))
         names = (f"commits/{number}.json" for number in numbers)
         for name, data in read_ahead(names, lambda name: (name, self._get(name))):
-            seal = data and checkpoint_records.seal_of(self._decoded("commit", name, data))
+            if data is None:  # it is in a segment by now
+                continue
+            seal = checkpoint_records.seal_of(self._decoded("commit", name, data))
             if seal:
                 return seal
         return None
@@ -296,7 +304,11 @@ class _Copying:
         """Copy the rows that wait for branches which are left out."""
         after = 0 if record is None else checkpoint_records.oldest(record)
         names = [f"branches/{number}.json" for number in self._numbers("branches")]
-        found = [self._decoded("branch", name, data) for name in names if (data := self._get(name))]
+        found = [
+            self._decoded("branch", name, data)
+            for name in names
+            if (data := self._get(name)) is not None
+        ]
         with _reading(self.source):
             waiting = store_integrity.branch_files(self.source, found, after)
         for by_epoch in waiting.values():
@@ -305,9 +317,10 @@ class _Copying:
     def _log(self) -> None:
         """Copy the commit log, each record behind the output files that it names."""
         # In this order: a record loses its own file only once its segment is there.
-        own = self._numbers("commits")
+        own = [number for number in self._numbers("commits") if number <= self.limit]
         with _reading(self.source):
-            made, _ = commit_segments.made(self.source)
+            segments, _ = commit_segments.made(self.source)
+        made = {first for first in segments if first <= self.limit}
         self._indices()
         for first in sorted(made):
             self._segment(first)
@@ -321,11 +334,14 @@ class _Copying:
             for first in sorted(gone - made):  # its segment was made meanwhile
                 self._segment(first)
             made |= gone
-            self._own_files({number: data for number, data in found.items() if data}, made)
+            self._own_files(
+                {number: data for number, data in found.items() if data is not None}, made
+            )
         self._keep_newest(own, max(made, default=0))
 
     def _segment(self, first: int) -> None:
         """Copy a segment. Where it is there and equal so is what it names: that came first."""
+        self._check_limit(first + commit_segments.LENGTH - 1)
         name = commit_segments.name_of(first)
         data = self._get(name)
         if data is None or data != self._there(name):
@@ -334,6 +350,12 @@ class _Copying:
                 raise DamagedError(where=where, what="is not there", remedy=DAMAGED)
             self._outputs(self._records(first))
         self._put(name, data)
+
+    def _check_limit(self, last: int) -> None:
+        """Raise _ReplacedError for what has commits behind the limit: a later checkpoint than the
+        one that is copied covers them."""
+        if last > self.limit:
+            raise _ReplacedError
 
     def _records(self, first: int) -> list[tuple[int, Record]]:
         """The records of a segment; none where there is none."""
@@ -361,6 +383,7 @@ class _Copying:
     def _index(self, first: int, level: int) -> None:
         """Copy an index. What it has made needless in the target goes before it is there: until
         then an interrupted copy begins here again."""
+        self._check_limit(compacted_outputs.block_of(first, level)[1])
         name = compacted_outputs.name_of(first, level)
         data = self._get(name)
         if data is None:
@@ -429,7 +452,7 @@ class _Copying:
     def _keep_newest(self, own: list[int], first: int) -> None:
         """Give the newest record a file of its own where that went while the log was copied."""
         last = first + commit_segments.LENGTH - 1 if first else 0
-        if last > max(own, default=0):
+        if last >= max(own, default=0):
             lines = commit_segments.read(self.target, first)
             assert lines is not None, "a segment that was just copied is gone"
             self._put(f"commits/{last}.json", lines[-1])

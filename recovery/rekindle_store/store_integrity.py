@@ -19,11 +19,8 @@ from functools import partial
 from hashlib import sha256
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from rekindle.model import record_format
-from rekindle.model.errors import DamagedError, InputError, RunError, first_line
+from rekindle.model.errors import DamagedError, InputError, RunError
 from rekindle_store import (
     checkpoint_records,
     checksummed_file,
@@ -31,6 +28,7 @@ from rekindle_store import (
     commit_segments,
     committed_files,
     compacted_outputs,
+    output_rows,
     store_errors,
 )
 from rekindle_store.checkpoint_records import Record, Seal
@@ -166,8 +164,9 @@ MEANINGS = {
 @dataclass(slots=True)
 class _Walk:
     """One look at a store. `named` is the newest epoch with output of each query partition,
-    `finished` the newest epoch that is finished for any partition, `last` the newest commit, `seal`
-    the newest driver's, `left_out` what runs without a step, `looked_at` the files that serve many
+    `finished` the newest epoch that is finished for any partition, `last` the newest commit,
+    `written_by` the newest driver that has written any, and a number of its commits, `seal` the
+    newest driver's, `left_out` what runs without a step, `looked_at` the files that serve many
     commits, and were looked at."""
 
     files: Files
@@ -177,6 +176,7 @@ class _Walk:
     named: dict[str, int] = field(default_factory=dict)
     finished: int = 0
     last: int = 0
+    written_by: tuple[int, int] = (0, 0)
     seal: Seal | None = None
     left_out: list[Record] = field(default_factory=list)
     places: Places = field(init=False)
@@ -220,9 +220,10 @@ class _Walk:
         for number in numbers:
             name = f"branches/{number}.json"
             data = self._read(name)
-            record = data and self._decoded("branch", name, data, BRANCH_GONE)
-            if data is not None:  # else a driver has removed it meanwhile
-                self.findings.count("branches", len(data))
+            if data is None:  # a driver has removed it meanwhile
+                continue
+            self.findings.count("branches", len(data))
+            record = self._decoded("branch", name, data, BRANCH_GONE)
             if record:
                 found[number] = record
         counting = checkpoint_records.counting_branches(found, self.seal)
@@ -239,10 +240,11 @@ class _Walk:
         names = [f"listings/{step}/{number}.json" for step, number in known]
         for (step, number), data in zip(known, read_ahead(names, self._read), strict=True):
             name = f"listings/{step}/{number}.json"
-            record = data and self._decoded("listing", name, data, LISTING_GONE)
             numbers.setdefault(step, set()).add(number)
-            if data is not None:  # else a driver has removed it meanwhile
-                self.findings.count("listings", len(data))
+            if data is None:  # a driver has removed it meanwhile
+                continue
+            self.findings.count("listings", len(data))
+            record = self._decoded("listing", name, data, LISTING_GONE)
             if record and record.get("whole"):
                 begins[step] = number
         for step, there in numbers.items():
@@ -272,9 +274,7 @@ class _Walk:
         """A record; None, and a finding, where it is damaged."""
         try:
             return record_format.decode(kind, data, place)
-        except RunError as error:
-            if not isinstance(error, DamagedError) and record_format.is_whole(data):
-                raise  # another version has written it
+        except DamagedError as error:
             self.findings.add(Damage(place, error.what, meaning))
             return None
 
@@ -305,6 +305,16 @@ class _Walk:
             self._check_outputs(outputs)
         for gap in _stretches(missing):
             self.findings.add(_gap("commits", gap, COMMIT_GONE))
+        self._check_writer()
+
+    def _check_writer(self) -> None:
+        """The newest start has no later one that shows its gap: what its driver wrote does. It may
+        have come since starts were listed."""
+        writer, number = self.written_by
+        if writer > max(commit_log.generations(self.files), default=0):
+            what = f"is not there, but that driver has written commit record {number}"
+            meaning = "the next driver takes its number, and may not fence it"
+            self.findings.add(Damage(f"generations/{writer}.json", what, meaning))
 
     def _segments(self) -> set[int]:
         """The first numbers of the segments that are there."""
@@ -394,6 +404,7 @@ class _Walk:
     def _taken_in(self, number: int, record: Record) -> Iterator[Output]:
         """The output files that a record names, with their rows and the record's number."""
         self.seal = checkpoint_records.seal_of(record) or self.seal
+        self.written_by = max(self.written_by, (record["generation"], number))
         newest = max((last for _, last, _ in record["finished"].values()), default=0)
         self.finished = max(self.finished, newest)
         for part, epoch, rows, file, _ in sorted(record["outputs"], key=lambda one: one[:2]):
@@ -480,11 +491,9 @@ class _Walk:
         except FileNotFoundError:
             return 0, GONE
         try:
-            source = pa.BufferReader(data)
-            table = pq.ParquetFile(source, page_checksum_verification=True).read()
-        except (pa.ArrowException, OSError) as error:
-            return len(data), f"cannot be read ({first_line(error)})"
-        return len(data), table.num_rows
+            return len(data), output_rows.opened(name, data).table().num_rows
+        except DamagedError as error:
+            return len(data), error.what
 
     def checkpoints(self) -> None:
         """The checkpoints that count, their files, and the input of epochs since the newest. A
@@ -535,9 +544,11 @@ class _Walk:
         for number in commit_log.numbers(self.files, "checkpoints"):
             name = f"checkpoints/{number}.json"
             data = self._read(name)
-            record = data and self._decoded("checkpoint", name, data, STATE_GONE)
-            if data and record:
-                self.findings.count("checkpoints", len(data))
+            if data is None:  # a driver has removed it meanwhile
+                continue
+            self.findings.count("checkpoints", len(data))
+            record = self._decoded("checkpoint", name, data, STATE_GONE)
+            if record:
                 yield record
 
     def _check_newest(self, record: Record) -> None:

@@ -77,6 +77,21 @@ def test_a_sound_place_is_accepted_and_nothing_is_left_there(place: str) -> None
     assert HdfsFiles(place).names("") == []
 
 
+def test_folders_go_with_the_last_of_their_files_but_those_of_output_stay(
+    store: HdfsFiles,
+) -> None:
+    for folder in ("outputs", "outputs/hourly", "checkpoints/1", "checkpoints/2"):
+        store.make_folder(folder)
+    names = ["outputs/hourly/a", "checkpoints/1/a", "checkpoints/2/a", "checkpoints/2/b"]
+    store.put(dict.fromkeys(names, b"rows"))
+    store.remove(names[:3])
+    left = store.client.list_status(store.root, recursive=True)
+    folders = {one.path.removeprefix(f"{store.root}/") for one in left if one.isdir}
+    assert folders == {"commits", "checkpoints", "checkpoints/2", "outputs", "outputs/hourly"} | (
+        folders & {UNFINISHED}
+    )
+
+
 def test_what_is_written_outlives_a_killed_node_and_its_absence_is_no_answer(
     node: NameNode, store: HdfsFiles
 ) -> None:

@@ -1,11 +1,13 @@
 """Reads and writes custom resources: the fields and names that all kinds share.
 
 A resource is a value: identity, spec, and what was written to its status. Unknown fields are
-ignored, so that an older operator reads what a newer one has stored. What a resource is about is
-for `recovery_policy`, `recovery_class` and `recovery_resource`, which call this; nothing here talks
-to an API server.
+ignored, and so is what cannot be read of a status, so that an older operator reads what a newer one
+has stored. What a resource is about is for `recovery_policy`, `recovery_class` and
+`recovery_resource`, which call this; nothing here talks to an API server.
 """
 
+import copy
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +23,9 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 COUNT_MAX = 2**53 - 1  # what JSON numbers hold exactly everywhere
 SHOWN_MAX = 200
+STATUS = "status"
+# Of the path of a field: a name, or the number of an item.
+STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 Label = Annotated[str, msgspec.Meta(max_length=63)]
@@ -56,14 +61,32 @@ Kind = TypeVar("Kind", bound=Resource)
 
 
 def read(record: object, kind: type[Kind]) -> Kind:
-    """The resource in an object from the API; InputError names kind, namespace/name and field."""
-    try:
-        return msgspec.convert(record, kind)
-    except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `")
-        field = path.rstrip("`").removeprefix("$").removeprefix(".")
-        where = f"{kind.kind} {_shown_identity(record)}"
-        _refuse(f"{where}: {field}" if field else where, what[:1].lower() + what[1:])
+    """The resource in an object from the API; InputError names kind, namespace/name and field.
+
+    What this release cannot read of a status is left out: a newer one may have written it, and what
+    a person wants, the spec, holds whatever stands there.
+    """
+    left: Any = record
+    while True:
+        try:
+            return msgspec.convert(left, kind)
+        except msgspec.ValidationError as error:
+            what, _, path = str(error).partition(" - at `")
+            field = path.rstrip("`").removeprefix("$").removeprefix(".")
+            if field.partition(".")[0] != STATUS:
+                where = f"{kind.kind} {_shown_identity(record)}"
+                _refuse(f"{where}: {field}" if field else where, what[:1].lower() + what[1:])
+            left = _without(left, field)
+
+
+def _without(record: Any, field: str) -> Any:
+    """An object without a field or item below it, so that there is less of it each time."""
+    steps = [name or int(number) for name, number in STEP.findall(field)]
+    left = parent = copy.deepcopy(record)
+    for step in steps[:-1]:
+        parent = parent[step]
+    del parent[steps[-1]]
+    return left
 
 
 def written(value: Value) -> dict[str, Any]:

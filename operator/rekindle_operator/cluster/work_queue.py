@@ -151,7 +151,8 @@ class WorkQueue:
 #
 # What goes wrong is logged once as long as it stays the same, and tried again with the next turn; a
 # bug too, for a thread that ends here is missed by nobody until a certificate has expired.
-# `store_certificate` and `webhook_upkeep` look after the certificates in such threads.
+# `store_certificate` and `webhook_upkeep` look after the certificates in such threads, and
+# `coordination_risks` asks the store's servers in one.
 
 
 @dataclass(slots=True)
@@ -183,7 +184,9 @@ class UpkeepThread:
             pass
         except RekindleError as trouble:
             self._note(str(trouble))
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of cryptography is no Exception
             self._note(f"{type(error).__name__}: {error}")
 
     def _note(self, trouble: str) -> None:

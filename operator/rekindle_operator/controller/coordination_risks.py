@@ -13,7 +13,6 @@ failure may find nobody to act, while everything still runs.
 import re
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +23,7 @@ from rekindle.model.reasons import Reason
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_ports import Look
+from rekindle_operator.cluster.work_queue import UpkeepThread
 from rekindle_operator.recovery.recovery_inputs import Danger
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
 from rekindle_zookeeper import Connection, Encryption, open_socket
@@ -196,7 +196,7 @@ class ServerFigures:
     certificate_ends: float | None = None
 
 
-def _say_nothing(_: Mapping[str, ServerFigures]) -> None:
+def _say_nothing(_: object) -> None:
     """For who does not want to know."""
 
 
@@ -205,7 +205,7 @@ class ZookeeperProbe:
     """`hosts` are the servers of the store, as `connect` takes them; `identity` is this process.
     It rests for `pause_seconds` after each round: as long as a session lasts that says nothing, for
     until then a dead operator counts anyway. `figures` is called with those of all servers that
-    serve; servers are asked by TLS with `encryption`."""
+    serve; servers are asked by TLS with `encryption`. `report` logs what a round raises."""
 
     connection: Connection
     hosts: str
@@ -213,18 +213,24 @@ class ZookeeperProbe:
     pause_seconds: float = 10.0
     encryption: Encryption | None = None
     figures: Callable[[Mapping[str, ServerFigures]], None] = _say_nothing
+    report: Callable[[str], object] = _say_nothing
     servers_up: int | None = None
     operators: int | None = None
     _session: int | None = None
-    _ending: threading.Event = field(default_factory=threading.Event)
+    _upkeep: UpkeepThread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._upkeep = UpkeepThread(
+            "zookeeper-probe", self.sound, lambda: self.pause_seconds, self.report
+        )
 
     def start(self) -> None:
         """Ask until `stop` is called."""
-        threading.Thread(target=self._run, name="zookeeper-probe", daemon=True).start()
+        self._upkeep.start()
 
     def stop(self) -> None:
         """End after the present round."""
-        self._ending.set()
+        self._upkeep.close()
 
     @property
     def coordination(self) -> Coordination:
@@ -246,11 +252,6 @@ class ZookeeperProbe:
     @property
     def _servers(self) -> list[str]:
         return self.hosts.split(",")
-
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            self.sound()
-            self._ending.wait(self.pause_seconds)
 
     def _count(self) -> int | None:
         """Operators that are there, and coordinators that somebody has started beside them."""

@@ -3,11 +3,12 @@
     take or renew ──► leads until two thirds of `lease_seconds` after the last renewal began
     another one holds it: it has it until nothing has changed for all of them by our own clock
 
-The holder gives up before anybody else may take over, by a clock that goes on while the process
-stands still; so one that was stopped and goes on does nothing before it has looked. One that does
-not decide any more gives the Lease back and does not stand for it, though this thread goes on.
-Other clocks are compared with nothing. The holder also takes part in the election of coordinators
-in the store, so that one that was started by hand beside the operator does not decide with it.
+The holder gives up before anybody else may take over, by a clock that goes on while the process, or
+its machine, stands still; so one that was stopped and goes on does nothing before it has looked.
+One that does not decide any more gives the Lease back and does not stand for it, though this thread
+goes on. Other clocks are compared with nothing. The holder also takes part in the election of
+coordinators in the store, so that one that was started by hand beside the operator does not decide
+with it.
 
 Why: docs/decisions/0027-the-lease-election-is-our-own.md.
 Also: docs/decisions/0031-a-stuck-operator-gives-the-lease-back.md.
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from rekindle.model.errors import RekindleError
 from rekindle_coordinator.coordinator_log import Log
@@ -29,6 +31,8 @@ LEASE_SECONDS = 15
 # Shares of the Lease's time, those of client-go: 10 s and 2 s of 15.
 DEADLINE_SHARE = 2 / 3
 RENEW_SHARE = 2 / 15
+# time.monotonic() stands still while a machine is suspended, and other replicas go on.
+SUSPENDED_TOO = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(slots=True)
@@ -44,7 +48,7 @@ class LeaderElection:
     log: Log
     elect: Callable[[Callable[[], None]], Candidacy]
     decides: Callable[[], bool] = lambda: True
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = SUSPENDED_TOO
     lease_seconds: int = LEASE_SECONDS
     transitions: int = 0
     looked_at: float = 0.0

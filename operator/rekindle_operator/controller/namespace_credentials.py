@@ -148,6 +148,11 @@ class NamespaceCredentials:
             leave = partial(self._leave, namespace)
             self._keep(f"{namespace} left", "", leave, now, again_seconds=AGAIN_SECONDS)
         self._keep("records", "", partial(self._convert, drivers), now)
+        left = {f"{namespace} left" for namespace in set(self._identities) - wanted}
+        known = {"store", "records", "turn", *wanted, *map(str, drivers), *left}
+        for kept in (self._steps, self._said):  # namespaces come and go for months
+            for what in kept.keys() - known:
+                del kept[what]
 
     def _keep(
         self,

@@ -345,6 +345,7 @@ def _probe(base: _Base) -> ZookeeperProbe:
         pause_seconds=options.store_session_seconds,
         encryption=base.connection.encryption,
         figures=base.metrics.sounded,
+        report=lambda text: base.log.write("store-probe-failed", text=text),
     )
 
 

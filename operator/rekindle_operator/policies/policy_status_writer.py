@@ -134,6 +134,7 @@ class PolicyStatusWriter:
         for name, policy in self.known.policies.items():
             self._refresh_policy(policy, held[name], overlaps[name], recovering)
         self._refresh_classes(recovering)
+        self._forget_gone()
         self._mark_unreadable()
         # of a thousand policies it takes a while, in which nothing is decided
         self._at = time.monotonic()
@@ -144,6 +145,13 @@ class PolicyStatusWriter:
         """Another one writes from now on."""
         self._found.clear()
         self._marked.clear()
+
+    def _forget_gone(self) -> None:
+        """Keep nothing of policies and classes that are not there any more."""
+        resources = (*self.known.policies.values(), *self.known.classes.values())
+        there = {_name(resource) for resource in resources}
+        for name in self._found.keys() - there:
+            del self._found[name]
 
     def _recovering(self) -> dict[str, int]:
         """How many recoveries of each policy (namespace/name) are not over."""
@@ -289,7 +297,7 @@ class PolicyStatusWriter:
         encode: Callable[[Any], dict[str, Any]],
     ) -> None:
         """Leave it to be written, unless it stands there or is on its way."""
-        name = f"{kind.name} {identity(resource)}"
+        name = _name(resource)
         found = (status, resource.status)
         if found == self._found.get(name):
             return
@@ -320,6 +328,11 @@ class PolicyStatusWriter:
         told = kubernetes_events.of_conditions(about, conditions, after)
         event_writer.announce(self.api, told, self.identity)
         self.api.replace(f"{path}/status", {**stands, "status": body})
+
+
+def _name(resource: Resource) -> str:
+    """Of a resource among those of all kinds."""
+    return f"{resource.kind} {identity(resource)}"
 
 
 def _without_sidecar(item: SelectedApplication) -> SelectedApplication:

@@ -37,6 +37,8 @@ Role = Literal["driver", "executor", "other"]
 Outcome = Literal["injected", "passed", "refused", "failed"]
 
 
+# What the decoder raises; of what is nested too deep a RecursionError.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NOTHING = msgspec.Raw(b"null")
 
 
@@ -93,7 +95,7 @@ def read(body: bytes) -> AdmissionRequest:
     """The request in an AdmissionReview; InputError for anything else."""
     try:
         return msgspec.json.decode(body, type=Review).request
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise InputError(
             where="the body",
             what=f"is no AdmissionReview: {clipped(str(error), 200)}",
@@ -122,7 +124,7 @@ def _asks(pod: msgspec.Raw, outlook: InjectionSource) -> bool:
     no pod asks for nothing."""
     try:
         labels = msgspec.json.decode(pod, type=LabelledPod).metadata.labels or {}
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return False
     ours = any(labels.get(label) == "true" for label in (INJECT_LABEL, EXECUTOR_LABEL))
     return ours or (outlook.gates and labels.get(ROLE_LABEL) in ROLES)

@@ -14,7 +14,7 @@ writes it, `policy_watch` reads it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -22,7 +22,7 @@ import msgspec
 
 from rekindle.model.errors import InputError
 from rekindle_operator.cluster.json_access import Body, text
-from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 
 NAME = "rekindle-avoided-domains"
 KEY, WAITING_KEY = "avoided.json", "waiting.json"
@@ -33,10 +33,14 @@ VALID_SECONDS = 180.0
 # just been renewed must count although the clocks differ: VALID_SECONDS, and 12 minutes for them.
 # Clocks that differ by more break certificates and tokens as well.
 FIRST_AGE_SECONDS_MAX = 900.0
-# Some 100 bytes each; the API server keeps objects of 1 MiB. The newest applications are left out.
-BUCKETS_MAX = 8_000
-# Up to five of each application; pods of those that are left out do not wait.
-WAITING_MAX = 3_000
+# The API server keeps objects of 1 MiB: so much of it is for either record. What does not fit is
+# left out: of each application its nodes first, which stand in domains mostly, then the newest
+# applications. Pods of those that are left out do not wait.
+AVOIDED_BYTES_MAX, WAITING_BYTES_MAX = 700_000, 300_000
+# Up to five of each application, of some 100 bytes.
+BUCKETS_MAX, WAITING_MAX = 8_000, 3_000
+# Nodes of an application that are named one by one: fewer and fewer, until the record fits.
+NODES_MAX = (1_000, 100, 10, 0)
 
 Avoided = Mapping[str, tuple[Domain, ...]]
 Record = TypeVar("Record", "AvoidedRecord", "WaitingRecord")
@@ -73,12 +77,8 @@ def to_config_map(
     avoided: Avoided, namespace: str, at: datetime, waiting: Iterable[str] = ()
 ) -> dict[str, Any]:
     """The ConfigMap for what is avoided, and for whose pods wait (buckets)."""
-    by_domains: dict[tuple[Domain, ...], list[str]] = defaultdict(list)
-    for bucket in list(avoided)[:BUCKETS_MAX]:
-        by_domains[tuple(avoided[bucket])].append(bucket)
-    groups = tuple(BucketGroup(key, tuple(sorted(by_domains[key]))) for key in sorted(by_domains))
-    data = {KEY: msgspec.json.encode(AvoidedRecord(VERSION, at, groups)).decode()}
-    buckets = tuple(sorted(waiting)[:WAITING_MAX])
+    data = {KEY: _avoided_record(avoided, at).decode()}
+    buckets = tuple(_fitting(sorted(waiting)[:WAITING_MAX]))
     if buckets:
         data[WAITING_KEY] = msgspec.json.encode(WaitingRecord(VERSION, buckets)).decode()
     return {
@@ -87,6 +87,52 @@ def to_config_map(
         "metadata": {"name": NAME, "namespace": namespace},
         "data": data,
     }
+
+
+def _avoided_record(avoided: Avoided, at: datetime) -> bytes:
+    """The record with as much as there is room for."""
+    named = list(avoided)[:BUCKETS_MAX]
+    for nodes_max, count in _details(len(named)):
+        found = _encoded({one: _shortened(avoided[one], nodes_max) for one in named[:count]}, at)
+        if len(found) <= AVOIDED_BYTES_MAX:
+            break
+    return found
+
+
+def _details(count: int) -> Iterator[tuple[int, int]]:
+    """How many nodes of each application may be in the record, and how many buckets: all at first,
+    and none in the end."""
+    yield from ((nodes_max, count) for nodes_max in NODES_MAX)
+    while count:
+        count //= 2
+        yield 0, count
+
+
+def _encoded(avoided: Avoided, at: datetime) -> bytes:
+    by_domains: dict[tuple[Domain, ...], list[str]] = defaultdict(list)
+    for bucket, domains in avoided.items():
+        by_domains[tuple(domains)].append(bucket)
+    groups = tuple(BucketGroup(key, tuple(sorted(by_domains[key]))) for key in sorted(by_domains))
+    return msgspec.json.encode(AvoidedRecord(VERSION, at, groups))
+
+
+def _shortened(domains: tuple[Domain, ...], nodes_max: int) -> tuple[Domain, ...]:
+    """So many nodes, and all that are none."""
+    nodes = [domain for domain in domains if domain.key == HOSTNAME]
+    if len(nodes) <= nodes_max:
+        return domains
+    others = (domain for domain in domains if domain.key != HOSTNAME)
+    return tuple(sorted((*others, *nodes[:nodes_max])))
+
+
+def _fitting(buckets: Iterable[str]) -> Iterator[str]:
+    """Those that there is room for in the record of pods that wait."""
+    left = WAITING_BYTES_MAX
+    for bucket in buckets:
+        left -= len(msgspec.json.encode(bucket)) + 1
+        if left < 0:
+            return
+        yield bucket
 
 
 def from_config_map(body: Body) -> AvoidedRecord:
@@ -105,7 +151,7 @@ def waiting_buckets(body: Body) -> frozenset[str]:
 def _read(body: Body, key: str, type_: type[Record], what: str) -> Record:
     try:
         return msgspec.json.decode(text(body, "data", key).encode(), type=type_)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
             where=f"ConfigMap {NAME}, {key}",
             what=f"is no record of {what} ({error})",

@@ -144,6 +144,9 @@ class WebhookServer:
             access_log=None,
             shutdown_timeout=SHUTDOWN_SECONDS,
             read_bufsize=BODY_BUFFER_BYTES,
+            # Of what is compressed, 30 kB become 30 MB before anybody has read its length. An API
+            # server compresses no review.
+            auto_decompress=False,
         )
         await runner.setup()
         try:

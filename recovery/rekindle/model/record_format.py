@@ -46,39 +46,29 @@ def decode(kind: str, data: bytes, where: str) -> dict[str, Any]:
     """The content of a record, without the record's own fields.
 
     Raises an error that names the place `where`: DamagedError when it is damaged or of another
-    kind, RunError when it was written by another version than this one reads.
+    kind, RunError when it was written by another version than this one reads. The checksum is
+    looked at first: a version that is not what was written was written by nobody.
     """
     try:
         record = json.loads(data)
+        found = record.pop("checksum", None) if isinstance(record, dict) else None
+        # What is too large for a number of JSON, or no character, has no line: nobody wrote it.
+        checksum = _checksum(record)
     except (ValueError, RecursionError):
         raise _damaged(where, "is no JSON") from None
     if not isinstance(record, dict):
         raise _damaged(where, "is no JSON object")
-    found = record.pop("checksum", None)
     if record.get("kind") != kind:
         raise _damaged(where, f"is a record of kind {record.get('kind')!r}, not {kind!r}")
+    if found != checksum:
+        raise _damaged(where, "does not match its checksum")
     if record.get("version") != VERSIONS[kind]:
         raise RunError(
             where=where,
             what=f"has version {record.get('version')!r} of {kind}, known is {VERSIONS[kind]}",
             remedy="run the version of Rekindle that wrote it",
         )
-    if found != _checksum(record):
-        raise _damaged(where, "does not match its checksum")
     return {name: value for name, value in record.items() if name not in OF_THE_RECORD}
-
-
-def is_whole(data: bytes) -> bool:
-    """Whether these are the bytes of some record with its checksum, of whatever kind and version:
-    where `decode` names another version, that one has written it, and nothing is damaged."""
-    try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(record, dict):
-        return False
-    found = record.pop("checksum", None)
-    return bool(found == _checksum(record))
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ KINDS = {
     "states": "states",
     "inputs": "input kept for them",
     "offsets": "offsets of epochs",
+    "listings": "lists of files that sources read",
 }
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 UNIT = 1024

@@ -55,6 +55,9 @@ REQUESTS = (FINISH_REQUEST, DRAIN_REQUEST, RATE_REQUEST, SAVEPOINT_REQUEST)
 CHECKPOINTS_KEPT = 2
 # Records that are read at the same time, of the many that a long outage leaves.
 READERS = 16
+# Looks at a store whose driver removes what has been listed. What is listed and never there, as a
+# link to nothing, is waited for as a store that is away.
+LOOKS_MAX = 20
 # Commit records that are taken in before what the checkpoint makes needless is let go.
 RECORDS_TOGETHER = 256
 FOLDERS = (
@@ -191,11 +194,14 @@ class CheckpointStore:
                 remedy="make it again, with `rekindle store copy`: it goes on where it was",
             )
         damage: DamagedError | None = None
+        looks = 0
         while True:
+            looks += 1
             try:
                 return self._history()
-            except FileNotFoundError:
-                continue
+            except FileNotFoundError:  # the driver that runs has just removed it
+                if looks == LOOKS_MAX:
+                    raise
             except DamagedError as error:
                 if damage is not None:
                     raise

@@ -9,11 +9,12 @@ one that starts only removes what the last segment has made needless, once more.
 A record that sealed the log at a driver's start keeps its own file for good. It is where a commit
 of the driver before would go that is still on its way, however late: that must find the name taken.
 
-Before that, what processes have left that were killed while they wrote is removed.
+Before that, and once a day, what processes have left that were killed while they wrote is removed.
 Called by `driver_main`. Readers: `rekindle_store.commit_log`.
 """
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,8 @@ class SegmentWriter:
     covered: Callable[[], int]
     trouble: Callable[[str], None] = lambda _: None
     begin: int = 0
+    # when leftovers are removed next, by time.monotonic()
+    leftovers_at: float = 0.0
     ending: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> threading.Thread:
@@ -55,9 +58,8 @@ class SegmentWriter:
         self.ending.set()
 
     def _run(self) -> None:
-        with suppress(OSError):  # what cannot be removed now goes at the next start
-            self.files.remove_leftovers(LEFTOVER_SECONDS)
         while not self.ending.wait(PAUSE_SECONDS):
+            self._remove_leftovers()
             try:
                 self.advance()
             except RunError as error:
@@ -69,6 +71,14 @@ class SegmentWriter:
                 traceback.print_exc()
                 self.trouble(f"ended by {type(error).__name__}: {first_line(error)}")
                 return
+
+    def _remove_leftovers(self) -> None:
+        """Remove them once a day: a driver may live for months, and lose executors all the time."""
+        now = time.monotonic()
+        if now >= self.leftovers_at:
+            self.leftovers_at = now + LEFTOVER_SECONDS
+            with suppress(OSError):  # what cannot be removed now goes a day later
+                self.files.remove_leftovers(LEFTOVER_SECONDS)
 
     def advance(self) -> bool:
         """Make the next segment, if a checkpoint covers it; whether it has been made.

@@ -19,13 +19,15 @@ class Quirks:
     """What the server does otherwise than Amazon's.
 
     `conditional` and `bulk` are a status and code to answer such requests with, `conflicts` how
-    many conditional puts of a key answer 409 before one counts.
+    many conditional puts of a key answer 409 before one counts. Where `missing` is set, deletes say
+    of an object that it was not there.
     """
 
     conditional: tuple[int, str] | None = None
     bulk: tuple[int, str] | None = None
     conflicts: int = 0
     overwrites: bool = False
+    missing: bool = False
 
 
 @dataclass(slots=True)
@@ -132,7 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
         return f"<ListBucketResult>{head}{found}</ListBucketResult>".encode()
 
     def do_DELETE(self) -> None:
-        self.state.objects.pop(self._key(), None)
+        gone = self.state.objects.pop(self._key(), None)
+        if gone is None and self.state.quirks.missing:
+            self._error(404, "NoSuchKey")
+            return
         self._answer(204)
 
     def do_POST(self) -> None:
@@ -151,10 +156,15 @@ class _Handler(BaseHTTPRequestHandler):
         if self.state.quirks.bulk:
             self._error(*self.state.quirks.bulk)
             return
-        for key in wanted:
-            self.state.objects.pop(key, None)
-        gone = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in wanted)
+        gone = "".join(map(self._deleted, wanted))
         self._answer(200, f"<DeleteResult>{gone}</DeleteResult>".encode())
+
+    def _deleted(self, key: str) -> str:
+        """Delete an object; what the answer to a request for several says of it."""
+        if self.state.objects.pop(key, None) is None and self.state.quirks.missing:
+            said = "<Code>NoSuchKey</Code><Message>It was not there</Message>"
+            return f"<Error><Key>{key}</Key>{said}</Error>"
+        return f"<Deleted><Key>{key}</Key></Deleted>"
 
     def _key(self) -> str:
         return unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2]

@@ -433,3 +433,14 @@ def test_an_application_that_was_removed_is_forgotten() -> None:
     coordinator.settle()
     assert set(coordinator.shell.desks) == {world.fleet.members[1].place}
     assert not [path for path in coordinator.connection.watches if place.path() in path]
+
+
+def test_a_namespace_whose_folder_was_removed_is_watched_no_more() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    folder = world.member.place.path().rpartition("/")[0]
+    assert folder in coordinator.connection.watches
+    for path in [path for path in world.shared.store.records if path.startswith(f"{folder}/")]:
+        world.fleet.connection.remove(path)
+    coordinator.settle()
+    assert folder not in coordinator.connection.watches

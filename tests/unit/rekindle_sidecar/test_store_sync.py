@@ -84,3 +84,32 @@ def test_retention_makes_room_in_a_namespace_where_nothing_can_be_written() -> N
     assert desk.held.holds(store_paths.TOPOLOGY), "the report waits"
     assert connection.swept == 1
     assert acks(connection) == ACKS_KEPT
+
+
+def directive(order: str) -> bytes:
+    return msgspec.json.encode({"sequence": 5, "generation": 1, "after": 0, "order": order})
+
+
+async def around_a_restored_store(connection: ConnectionInMemory) -> list[bytes]:
+    """What a driver may be given of directive 5 before and after an older copy took the place of
+    the store, in which the coordinator has given its number again."""
+    loop, path = asyncio.get_running_loop(), PLACE.path(store_paths.DIRECTIVES, "0000000005")
+    connection.put(path, directive("of the store that was lost"))
+    desk = SidecarSession(PLACE, 10.0, clock=loop.time, wall_clock=loop.time)
+    sync = StoreSync(cast(Connection, connection), desk)
+    await sync._round()
+    found = [envelope.data for envelope in desk.inbox.values() if envelope]
+    connection.reachable = False
+    connection.shared.store.records.pop(path)
+    other = connection.shared.connect()
+    other.put(path, directive("of the copy"))
+    connection.mend()
+    await asyncio.sleep(0)
+    await sync._round()
+    return [bytes(one) for one in (*found, *(it.data for it in desk.inbox.values() if it))]
+
+
+def test_a_directive_of_a_store_that_is_an_older_copy_by_now_is_read_anew() -> None:
+    shared = SharedStore()
+    given = asyncio.run(around_a_restored_store(shared.connect()))
+    assert given == [directive("of the store that was lost"), directive("of the copy")]

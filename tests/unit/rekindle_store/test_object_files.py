@@ -66,6 +66,19 @@ def test_a_server_without_bulk_delete_gets_a_request_for_each_object(
     assert bulk == [*range(2, 2 + len(bulk))]  # and none after the first answer
 
 
+@pytest.mark.parametrize("bulk", [None, (501, "NotImplemented")], ids=["at-once", "one-by-one"])
+def test_what_is_not_there_keeps_no_other_object_from_being_removed(
+    server: S3Server, bulk: tuple[int, str] | None
+) -> None:
+    server.quirks.bulk, server.quirks.missing = bulk, True
+    store = ObjectFiles(place())
+    names = [f"commits/{number}.json" for number in range(1, 30)]
+    store.put(dict.fromkeys(names[1::2], b"one"))
+    store.remove(names)
+    assert server.objects == {}
+    store.remove(names)
+
+
 def test_a_large_file_goes_and_comes_in_pieces_with_a_request_for_each(server: S3Server) -> None:
     data, store = os.urandom(2 * PIECE_BYTES + 7), ObjectFiles(place())
     gone: list[int] = []

@@ -256,6 +256,29 @@ def test_a_driver_that_runs_meanwhile_leaves_a_copy_that_is_whole(
     assert history.checkpoint["epoch"] in (10, 18)
 
 
+@pytest.mark.parametrize("begin", ["checkpoints/10/", "outputs/", "commits/9"])
+def test_no_output_in_a_copy_became_public_with_a_later_checkpoint_than_it_has(
+    driver: Driver, store: Path, tmp_path: Path, begin: str
+) -> None:
+    """A start on the copy would make it again from the states before, perhaps otherwise."""
+
+    def work() -> None:
+        driver.run(13, 14)
+        driver.checkpoint()
+        public = {"at": 1.0, "plan_epoch": 1, "finished": {"rows/0": [14, 14, ["d"]]}}
+        driver.store.commit({**public, "outputs": [], "checkpoint": 14})
+
+    with pytest.MonkeyPatch.context() as patch:
+        meanwhile(patch, store, begin, work)
+        copied = store_copies.copy(str(store), str(tmp_path / "copy"))
+    assert copied.findings.damages == []
+    history = started(tmp_path / "copy").read()
+    assert history.checkpoint is not None
+    assert history.fold.public <= history.checkpoint["epoch"]
+    later = store_copies.copy(str(store), str(tmp_path / "later"))
+    assert (later.findings.commits, later.findings.checkpoint) == (17, 14)
+
+
 def test_a_driver_that_started_meanwhile_is_in_the_copy_as_far_as_its_commits_are(
     store: Path, tmp_path: Path
 ) -> None:
@@ -475,10 +498,11 @@ def test_the_newest_record_has_a_file_of_its_own_though_it_went_into_a_segment_m
     driver: Driver, store: Path, tmp_path: Path
 ) -> None:
     def work() -> None:
-        driver.run(*range(13, 19))
+        driver.run(*range(15, 19))
         driver.checkpoint()
         driver.seal_segments()
 
+    driver.run(13, 14)
     with pytest.MonkeyPatch.context() as patch:
         meanwhile(patch, store, "commits/seg", work)
         copied = store_copies.copy(str(store), str(tmp_path / "copy"))

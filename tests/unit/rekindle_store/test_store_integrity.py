@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from output_stores import rows
 from whole_stores import Driver, all_files, rows_of, whole
@@ -102,6 +104,55 @@ def test_one_flipped_bit_is_found_in_each_kind_of_file(store: Path, name: str, w
     assert what in damage.what
     assert damage.meaning
     assert "restore it from a copy" in damage.remedy or "start the driver again" in damage.remedy
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name, _ in FLIPPED if name != "generations/program-2.pickle"),
+        "checkpoints/7.json",
+        "generations/program-2.pickle.sha256",
+    ],
+)
+def test_an_emptied_file_of_each_kind_is_found(store: Path, name: str) -> None:
+    (store / name).write_bytes(b"")
+    (damage,) = findings(store).damages
+    assert damage.place == name.removesuffix(".sha256")
+
+
+@pytest.mark.parametrize("folder", ["branches", "listings/rows"])
+def test_an_emptied_record_of_a_source_or_branch_is_found(store: Path, folder: str) -> None:
+    (store / folder).mkdir(parents=True, exist_ok=True)
+    (store / folder / "1.json").write_bytes(b"")
+    assert damages(store) == [(f"{folder}/1.json", "is no JSON")]
+
+
+@pytest.mark.parametrize(
+    ("to", "what"),
+    [
+        (b"hgy", "has columns ['hgy', 'n'], and was written with ['key', 'n']"),
+        (b"\xebey", "cannot be read ('utf-8' codec can't decode byte 0xeb"),
+    ],
+    ids=["another-name", "no-text"],
+)
+def test_a_column_with_another_name_than_it_was_written_with_is_found(
+    store: Path, to: bytes, what: str
+) -> None:
+    """Parquet has checksums of pages and none of its footer."""
+    path = store / "outputs/hourly/0-000000003.parquet"
+    pq.write_table(pa.table({"key": ["a"], "n": [1]}), path, write_page_checksum=True)
+    sound = path.read_bytes()
+    path.write_bytes(sound.replace(b"\x03key", b"\x03" + to))
+    assert path.read_bytes() != sound
+    ((place, found),) = damages(store)
+    assert place == "outputs/hourly/0-000000003.parquet"
+    assert found.startswith(what)
+
+
+def test_the_newest_start_is_missed_by_what_its_driver_has_written(store: Path) -> None:
+    (store / "generations/2.json").unlink()
+    what = "is not there, but that driver has written commit record 13"
+    assert damages(store) == [("generations/2.json", what)]
 
 
 def test_a_flipped_bit_anywhere_in_a_record_is_damage_and_no_bad_input(store: Path) -> None:

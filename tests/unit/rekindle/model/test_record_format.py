@@ -154,6 +154,12 @@ def changed(kind: str, **fields: Any) -> bytes:
     return json.dumps(record | fields).encode()
 
 
+def newer(kind: str) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(record_format.VERSIONS, kind, 2)
+        return record_format.encode(kind, CONTENTS[kind])
+
+
 @pytest.mark.parametrize(
     ("data", "what", "remedy"),
     [
@@ -162,7 +168,10 @@ def changed(kind: str, **fields: Any) -> bytes:
         (b"[1]", "is no JSON object", "restore it"),
         (b"[" * 100_000, "is no JSON", "restore it"),
         (changed("plan"), "is a record of kind 'plan', not 'offsets'", "restore it"),
-        (changed("offsets", version=2), "has version 2 of offsets, known is 1", "run the version"),
+        (newer("offsets"), "has version 2 of offsets, known is 1", "run the version"),
+        (changed("offsets", version=2), "does not match its checksum", "restore it"),
+        (changed("offsets", watermark=float("inf")), "is no JSON", "restore it"),
+        (changed("offsets", watermark="\ud800"), "is no JSON", "restore it"),
         (changed("offsets", epoch=18), "does not match its checksum", "restore it"),
         (changed("offsets", checksum=None), "does not match its checksum", "restore it"),
     ],

@@ -60,6 +60,38 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     assert recovery_policy.from_object(record).spec.correlated.nodes_min == 3
 
 
+CONDITION = {
+    "type": "Accepted",
+    "status": "True",
+    "reason": "Accepted",
+    "message": "m",
+    "lastTransitionTime": "2026-11-29T00:00:00Z",
+}
+NEWER = [
+    ({"recovering": 3, "applications": [{"kind": "Scheduled", "name": "x", "protected": True}]}, 0),
+    ({"recovering": 3, "conditions": [CONDITION] * 11}, 0),
+    ({"recovering": 3, "conditions": [CONDITION, {**CONDITION, "status": "Maybe"}]}, 1),
+    ({"recovering": 3, "narrowed": {"by": "another shape"}}, 0),
+]
+
+
+@pytest.mark.parametrize(("status", "conditions"), NEWER, ids=["kind", "more", "word", "shape"])
+def test_a_status_of_a_newer_release_keeps_no_policy_from_being_read(
+    status: dict[str, Any], conditions: int
+) -> None:
+    """Otherwise a rollback would leave its applications without one."""
+    policy = recovery_policy.from_object({**policy_object(), "status": status})
+    assert policy.spec == make_policy().spec
+    assert (policy.status.recovering, len(policy.status.conditions)) == (3, conditions)
+    assert policy.status.applications == ()
+
+
+@pytest.mark.parametrize("status", [[], 3, {"phase": "Quarantined", "kind": "Partial"}])
+def test_a_story_is_read_without_the_words_that_only_a_newer_release_knows(status: Any) -> None:
+    record = {"metadata": {"name": "r"}, "spec": recovery_spec(), "status": status}
+    assert recovery_resource.from_object(record).status == RecoveryStatus()
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

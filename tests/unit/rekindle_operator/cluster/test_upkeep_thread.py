@@ -10,7 +10,7 @@ from rekindle_operator.cluster.work_queue import UpkeepThread
 class Work:
     """Turns that raise what they are given, one after the other, then nothing."""
 
-    def __init__(self, *troubles: Exception | None) -> None:
+    def __init__(self, *troubles: BaseException | None) -> None:
         self.troubles = list(troubles)
         self.told: list[str] = []
         self.done = threading.Event()
@@ -52,6 +52,18 @@ def test_it_goes_on_after_a_trouble_until_it_is_closed() -> None:
     assert work.done.wait(2.0)
     work.upkeep.close()
     assert len(work.told) == 1
+
+
+class Panic(BaseException):
+    """As libraries of Rust raise it: no Exception."""
+
+
+def test_it_goes_on_after_a_panic_of_a_library() -> None:
+    work = Work(Panic("a certificate that nobody has thought of"))
+    work.upkeep.start()
+    assert work.done.wait(2.0)
+    work.upkeep.close()
+    assert work.told == ["Panic: a certificate that nobody has thought of"]
 
 
 def test_it_goes_on_after_a_bug_as_well() -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,7 +14,11 @@ from shell_world import World
 from rekindle.model.errors import RunError
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.api_client import Api, Body
-from rekindle_operator.controller.leader_election import LEASE_SECONDS, LeaderElection
+from rekindle_operator.controller.leader_election import (
+    LEASE_SECONDS,
+    SUSPENDED_TOO,
+    LeaderElection,
+)
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.controller.wiring import RunningOperator
 
@@ -97,6 +102,15 @@ class One:
 
     def said(self) -> list[str]:
         return [json.loads(line)["kind"] for line in self.file.getvalue().splitlines()]
+
+
+def test_a_lease_is_counted_by_a_clock_that_goes_on_while_a_machine_is_suspended() -> None:
+    """Another replica may have taken over meanwhile."""
+    leadership = LeaderElection(
+        cast(Api, Leases()), "rekindle", "lease", "one", Log(io.StringIO()), cast(Any, None)
+    )
+    assert leadership.clock == SUSPENDED_TOO
+    assert SUSPENDED_TOO.args == (time.CLOCK_BOOTTIME,)
 
 
 def test_who_does_not_decide_any_more_gives_the_lease_back_and_another_one_takes_it() -> None:

@@ -188,6 +188,23 @@ def test_a_namespace_that_ends_gets_nothing_and_one_that_is_gone_loses_its_right
     assert world.rights.secured[-1] == (FLIGHTS, "")
 
 
+def test_nothing_is_kept_of_namespaces_and_drivers_that_come_and_go(world: World) -> None:
+    """Steps that were done, and troubles that were said."""
+    world.turn(0.0)
+    before = len(world.tended._steps), len(world.tended._said)
+    for number in range(1, 4):
+        name = f"preview-{number}"
+        place = Place(name, "flights")
+        world.cluster.uids[name], world.drivers[place] = f"uid-{number}", f"driver-{number}"
+        world.policies.add(f"{name}/everything")
+        world.turn(number * 1_000.0, place)
+        del world.cluster.uids[name], world.drivers[place]
+        world.policies.clear()
+        world.turn(number * 1_000.0 + AGAIN_SECONDS, place)
+    world.turn(9_000.0)
+    assert (len(world.tended._steps), len(world.tended._said)) == before
+
+
 def test_a_namespace_that_is_made_again_under_its_name_gets_another_credential(
     world: World,
 ) -> None:

@@ -91,6 +91,31 @@ def test_operators_are_counted_by_their_records_in_the_store() -> None:
     assert (second.coordination.servers_up, second.coordination.coordinators) == (0, 2)
 
 
+def test_it_goes_on_to_ask_after_a_round_that_has_failed() -> None:
+    rounds, gone_on, told = [1, 2], threading.Event(), list[str]()
+
+    def figures(_: object) -> None:
+        if len(rounds) > 1:
+            rounds.pop()
+            raise ValueError("a figure that nobody has thought of")
+        gone_on.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        server = f"127.0.0.1:{free.getsockname()[1]}"
+    probe = ZookeeperProbe(
+        SharedStore().connect(),  # type: ignore[arg-type]
+        server,
+        "operator-a",
+        pause_seconds=0.01,
+        figures=figures,
+        report=told.append,
+    )
+    probe.start()
+    assert gone_on.wait(2.0)
+    probe.stop()
+    assert told == ["ValueError: a figure that nobody has thought of"]
+
+
 @pytest.mark.parametrize(
     ("answers", "figures"),
     [

@@ -93,6 +93,28 @@ def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
     assert refresh() == 3, "what was meant was another object"
 
 
+def test_nothing_is_kept_of_a_policy_and_a_class_that_are_gone(known: ClusterView) -> None:
+    left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
+    statuses = PolicyStatusWriter(
+        cast(Api, written),
+        cast(WorkQueue, left),
+        known,
+        "operator",
+        lambda _: None,
+        lambda _: None,
+        lambda _: None,
+        lambda _: (),
+    )
+    statuses._at = -1e9
+    assert statuses.refresh(stirred=True)
+    assert len(statuses._found) == 2
+    known.forget_policy("flights", "all")
+    known.forget_class("standard")
+    statuses._at = -1e9
+    assert statuses.refresh(stirred=True)
+    assert statuses._found == {}
+
+
 @pytest.mark.parametrize("is_away", [True, False])
 def test_a_status_says_that_the_webhook_is_away_also_behind_a_worse_danger(
     known: ClusterView, is_away: bool

@@ -11,6 +11,8 @@ from rekindle_operator.api.recovery_resource import ApplicationReference
 from rekindle_operator.cluster.api_client import Api, ApiRefused, ObjectConflict
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.recovery import event_writer
+from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
 from rekindle_operator.recovery.recovery_writer import MOMENTS_MAX, Moment, RecoveryWriter
 from rekindle_zookeeper import Connection
 
@@ -95,6 +97,29 @@ def test_one_that_no_moment_is_about_is_not_made() -> None:
     )
     assert storyteller._object(NAME, [moment(incident=None)]) is None
     assert api.asked == ["get"]
+
+
+class WithoutEvents(Objects):
+    """An API server that lets in none whose name begins with `kept-out`."""
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body["metadata"]["name"].startswith("kept-out"):
+            raise ApiRefused(path, 403, "a policy of the cluster lets none in")
+        return super().create(path, body)
+
+
+def test_an_event_that_is_refused_keeps_no_status_and_no_other_event_from_being_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    about = ObjectReference("v1", "Recovery", "flights-1", "flights", "1")
+    api = WithoutEvents()
+    told = [
+        KubernetesEvent(about, name, "Normal", "PlanMade", "A plan was made.")
+        for name in ("kept-out.1", "let-in.1")
+    ]
+    event_writer.announce(cast(Api, api), told, "operator")
+    assert [*api.there] == ["let-in.1"]
+    assert "an Event was refused" in caplog.text
 
 
 def told_moment(directives: tuple[int, ...], plan: int = 0, at: float = 0.0) -> Moment:

@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
 import spark_objects as objects
 from injection_world import Informed, applied, driver, knowledge, new, review
@@ -97,6 +98,14 @@ def test_what_is_no_pod_asks_for_nothing(pod: Any) -> None:
     assert answered(pod)[0].outcome == "passed"
 
 
+def test_a_pod_that_is_nested_too_deep_asks_for_nothing() -> None:
+    """It is text until somebody looks for its labels."""
+    deep = b'{"metadata": {"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    asked = admission_review.read(review({"pod": 1}))
+    request = msgspec.structs.replace(asked, object=msgspec.Raw(deep))
+    assert admission_review.answer(request, OUTLOOK).outcome == "passed"
+
+
 def test_a_pod_that_does_not_ask_is_not_looked_into() -> None:
     pod = new(objects.submitted_driver(), {})
     assert answered(pod, Broken())[0].outcome == "passed"
@@ -129,6 +138,7 @@ def test_pods_of_any_shape_are_allowed(pod: Body) -> None:
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
         review({}).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
         review({}, uid=7),
+        b'{"request": {"object": ' + b"[" * 100_000,
     ],
 )
 def test_what_is_no_review_is_refused(body: bytes) -> None:

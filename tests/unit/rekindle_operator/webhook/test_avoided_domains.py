@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rekindle.model.errors import InputError
-from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 from rekindle_operator.webhook import avoided_domains
 
 A, B = Domain("zone", "a"), Domain("zone", "b")
@@ -67,6 +67,35 @@ def test_both_records_of_a_large_cluster_fit_into_one_object() -> None:
     buckets = [f"pod/{'n' * 20}/{uid}-{number}" for number in range(20_000)]
     data = avoided_domains.to_config_map(dict.fromkeys(buckets, (A,)), "r", AT, buckets)["data"]
     assert sum(map(len, data.values())) < 2**20
+
+
+def test_where_each_application_has_lost_other_nodes_there_are_all_domains_and_fewer_nodes() -> (
+    None
+):
+    """Five hundred applications of a cluster that has lost a zone of 300 nodes."""
+    nodes = [
+        Domain(HOSTNAME, f"ip-10-0-{number}-17.eu-west-1.compute.internal") for number in range(300)
+    ]
+    avoided = {
+        f"pod/team/{number}": tuple(
+            sorted([A, *nodes[number % 150 : number % 150 + 120 + number % 7]])
+        )
+        for number in range(500)
+    }
+    data = avoided_domains.to_config_map(avoided, "rekindle", AT)["data"]
+    assert len(data[avoided_domains.KEY]) < 1_000_000
+    found = avoided_domains.from_config_map({"data": data}).avoided
+    assert found.keys() == avoided.keys()
+    assert all(A in domains and set(domains) <= set(avoided[one]) for one, domains in found.items())
+    assert all(len(domains) > 1 for domains in found.values())
+
+
+def test_names_as_long_as_they_may_be_fit_into_the_object() -> None:
+    buckets = [f"application/{'n' * 63}/{number:0253d}" for number in range(10_000)]
+    data = avoided_domains.to_config_map(dict.fromkeys(buckets, (A,)), "r", AT, buckets)["data"]
+    assert sum(map(len, data.values())) < 1_000_000
+    assert avoided_domains.from_config_map({"data": data}).avoided.keys() <= {*buckets}
+    assert avoided_domains.waiting_buckets({"data": data}) <= {*buckets}
 
 
 def test_a_bad_record_of_pods_that_wait_is_told_with_a_remedy() -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -129,6 +130,17 @@ def test_other_paths_and_methods_and_endless_bodies_are_refused(webhook: Webhook
     assert webhook.ask(b"", method="GET")[0] == 405
     assert webhook.ask(b" " * (9 * 2**20))[0] == 413
     assert webhook.ask(review(driver()))[0] == 200
+
+
+def test_a_body_that_is_compressed_is_not_unpacked(webhook: Webhook) -> None:
+    """A few bytes may become as many as fit into memory."""
+    packed = zlib.compress(review(driver()))
+    connection = webhook.connect()
+    connection.request("POST", "/inject", packed, {"Content-Encoding": "deflate"})
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert b"is no AdmissionReview" in answer.read()
+    connection.close()
 
 
 def test_a_new_certificate_is_presented_without_a_restart(webhook: Webhook) -> None:

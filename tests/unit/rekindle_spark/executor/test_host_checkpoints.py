@@ -9,6 +9,7 @@ from host_world import COUNTS, ROWS, Desk, await_acknowledgements, digests
 
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.executor import host, host_answers, job_activity
+from rekindle_store import checksummed_file
 
 
 @pytest.fixture
@@ -63,10 +64,19 @@ def test_a_damaged_checkpoint_is_noticed(desk: Desk) -> None:
 
 def test_a_state_of_a_newer_version_is_refused_and_not_called_damaged(desk: Desk) -> None:
     path = checkpointed(desk)
-    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 9', 1))
+    head, body = checksummed_file.check(path.name, path.read_bytes())
+    newer = {name: value for name, value in head.items() if name not in ("version", "sha256")}
+    path.write_bytes(checksummed_file.seal(9, newer, bytes(body)))
     outcome = Desk(desk.directory).count_rows(4, 4, restore_point=3)
     assert outcome["status"] == "error"
     assert outcome["remedy"] == "run the version of Rekindle that wrote it"
+
+
+def test_a_state_whose_version_has_changed_on_the_disk_is_damaged(desk: Desk) -> None:
+    path = checkpointed(desk)
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 9', 1))
+    outcome = Desk(desk.directory).count_rows(4, 4, restore_point=3)
+    assert outcome["status"] == "damaged"
 
 
 def preserve(desk: Desk, received: bytes, **wanted: Any) -> dict[str, Any]:

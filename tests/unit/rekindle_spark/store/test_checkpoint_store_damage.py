@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from stores import FINISHED, kept, states, with_states
 
+from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, RunError
 from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_spark.store.store_retry import StoreRetry
 
 
 def test_the_checkpoint_before_a_damaged_one_is_gone_on_from(tmp_path: Path) -> None:
@@ -38,12 +40,48 @@ def test_a_store_whose_checkpoints_are_all_damaged_is_refused(tmp_path: Path) ->
         store.read()
 
 
-def test_a_checkpoint_of_a_newer_version_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "flipped",
+    [(b'"version":1', b'"version":3'), (b"1764456463.1234567", b"1764456463e1234567")],
+    ids=["version", "number"],
+)
+def test_a_checkpoint_with_a_flipped_byte_is_passed_over_for_the_one_before(
+    tmp_path: Path, flipped: tuple[bytes, bytes]
+) -> None:
+    store = with_states(tmp_path, 1, 2)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, {**states("rows/0"), "at": 1764456463.1234567})
+    path = tmp_path / "checkpoints" / "2.json"
+    sound = path.read_bytes()
+    path.write_bytes(sound.replace(*flipped))
+    assert path.read_bytes() != sound
+    history = store.read()
+    assert history.checkpoint is not None
+    assert history.checkpoint["epoch"] == 1
+
+
+def test_a_name_that_is_listed_and_never_there_is_waited_for_and_then_refused(
+    tmp_path: Path,
+) -> None:
+    """A link to nothing, or a list of a server that is not up to date."""
+    with_states(tmp_path, 1)
+    (tmp_path / "checkpoints" / "2.json").symlink_to(tmp_path / "nothing")
+    store = CheckpointStore(tmp_path, StoreRetry(0.0))
+    with pytest.raises(RunError, match=r"could not be reached or written for 0 s \(.*/2\.json"):
+        store.read()
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = with_states(tmp_path, 1, 2)
     store.complete_checkpoint(1, states("rows/0"))
     store.complete_checkpoint(2, states("rows/0"))
     path = tmp_path / "checkpoints" / "2.json"
-    path.write_text(path.read_text().replace('"version":1', '"version":2'))
+    content = record_format.decode("checkpoint", path.read_bytes(), path.name)
+    monkeypatch.setitem(record_format.VERSIONS, "checkpoint", 2)
+    path.write_bytes(record_format.encode("checkpoint", content))
+    monkeypatch.undo()
     with pytest.raises(RunError, match="run the version of Rekindle that wrote it"):
         store.read()
 

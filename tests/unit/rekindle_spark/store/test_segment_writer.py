@@ -3,6 +3,7 @@
 import gzip
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,8 +15,9 @@ from stores import FINISHED, cut, logged, opened, states
 
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, FencedError
+from rekindle_spark.store import segment_writer
 from rekindle_spark.store.checkpoint_store import CheckpointStore
-from rekindle_spark.store.segment_writer import SegmentWriter
+from rekindle_spark.store.segment_writer import LEFTOVER_SECONDS, SegmentWriter
 from rekindle_store import commit_log, commit_segments
 from rekindle_store.store_files import Files
 from rekindle_store.store_files import at as files_of
@@ -50,6 +52,20 @@ def log_of(count: int, starts: Iterable[int] = ()) -> MemoryFiles:
         content = seal(number) if number in starts else commit(number)
         files.content[f"commits/{number}.json"] = record_format.encode("commit", content)
     return files
+
+
+class Littered(MemoryFiles):
+    """A store that says when it is looked through for leftovers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_through: list[float] = []
+        self.once, self.twice = threading.Event(), threading.Event()
+
+    def remove_leftovers(self, seconds: float) -> None:
+        self.looked_through.append(seconds)
+        (self.twice if self.once.is_set() else self.once).set()
+        raise OSError("the store is away")
 
 
 def read(files: Files, after: int = 0) -> list[tuple[int, float]]:
@@ -288,3 +304,19 @@ def write_sealed(directory: Path, count: int) -> None:
     store.fold.take_in(1, commit(1))
     store.fold.commits = count - 1
     store.complete_checkpoint(1, states())
+
+
+def test_leftovers_are_looked_for_again_after_a_day_of_a_driver_that_lives_for_months(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment_writer, "PAUSE_SECONDS", 0.01)
+    files = Littered()
+    writer = SegmentWriter(files, lambda: 0)
+    thread = writer.start()
+    assert files.once.wait(2.0)
+    assert not files.twice.wait(0.1), "a day has not gone by"
+    writer.leftovers_at -= LEFTOVER_SECONDS
+    assert files.twice.wait(2.0)
+    writer.stop()
+    thread.join(2.0)
+    assert files.looked_through == [LEFTOVER_SECONDS] * 2
