@@ -198,6 +198,10 @@ def _avro_parts(number: int) -> bytes:
     return struct.pack(">bI", 0, 5) + body.getvalue()
 
 
+def _days(values: pa.BinaryArray) -> pa.Table:
+    return pa.table({"at": pa.array([int(one.as_py()) for one in values], pa.date32())})
+
+
 def _maps(values: pa.BinaryArray) -> pa.Table:
     inner = pa.map_(pa.string(), pa.float64())
     return pa.table({"in": pa.array([[("a", float(one.as_py()))] for one in values], inner)})
@@ -248,7 +252,9 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
         ),
         "json-floats": (Json(floats), of_floats),
         "csv-floats": (Csv(floats.remove(1)), [b"1.5", b"inf", b"1e999"]),
+        "csv-digits": (Csv(numbers), [b"0x1", b"2"]),
         "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
+        "bytes-days": (Bytes(pa.schema([at]), _days), [b"1", b"2"]),
         "avro": (
             Avro(
                 pa.schema([*numbers, ("key", pa.string())]),
