@@ -317,7 +317,7 @@ class ObjectFiles:
         if code in CONFLICTS:
             return BlockingIOError(errno.EBUSY, text, self.place)
         if isinstance(error, InvalidPathError):
-            return OSError(errno.EILSEQ, " ".join(str(error).split()), self.place)
+            return OSError(errno.EILSEQ, text, self.place)
         if isinstance(error, PreconditionError):
             return OSError(errno.ESTALE, text, self.place)
         if isinstance(error, AlreadyExistsError):

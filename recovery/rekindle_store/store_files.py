@@ -115,9 +115,10 @@ def folder(place: str | Path) -> Path | None:
         return Path(unquote(rest))
     if scheme not in REMOTE or not rest.strip("/"):
         raise _unknown(place)
-    if scheme != "hdfs" and not BUCKET.fullmatch(rest.partition("/")[0]):
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "hdfs" and not BUCKET.fullmatch(bucket):
         raise InputError(
-            where=f"checkpoint store {scheme}://{rest.rpartition('@')[2]}",
+            where=f"checkpoint store {scheme}://…/{prefix}",  # there may be a password
             what="has no bucket, or a port or a name beside it",
             remedy="name s3://BUCKET/PREFIX; the server and who you are come from the environment "
             "(docs/stores.md)",

@@ -263,7 +263,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
             yield from _cast(array.slice(middle), kind)
         elif array.offset:
             # the offsets of a part go on from those before it, and may be too large by that alone
-            yield pa.concat_arrays([array, array[:0]]).cast(kind)
+            yield pa.concat_arrays([array, array.slice(0, 0)]).cast(kind)
         else:
             raise
 

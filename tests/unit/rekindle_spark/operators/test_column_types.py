@@ -219,7 +219,7 @@ DEEP = pa.struct([("x", pa.list_(pa.float32()))])
         (pa.array([1.5]), pa.int64(), "was truncated"),
         (pa.array([2**53 + 1]), pa.float64(), "not in range"),
     ],
-    ids=str,
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
 )
 def test_a_value_that_would_be_another_is_told_with_its_column(
     given: pa.Array, kind: pa.DataType, why: str
@@ -248,7 +248,7 @@ def test_a_null_where_none_may_be_is_told_whatever_its_type() -> None:
         (pa.array(["2024-01-01"]), pa.timestamp("us")),
         (pa.nulls(2), pa.timestamp("us")),
     ],
-    ids=str,
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
 )
 def test_a_value_that_another_type_holds_is_taken(given: pa.Array, kind: pa.DataType) -> None:
     made = column_types.exact(pa.table({"x": given}), pa.schema([("x", kind)]))["x"]
