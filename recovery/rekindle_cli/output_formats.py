@@ -247,6 +247,11 @@ def _plain(table: pa.Table, *, nested_as_text: bool) -> pa.Table:
 
 def _plain_column(column: pa.ChunkedArray, nested_as_text: bool) -> pa.ChunkedArray:
     kind = column.type
+    if kind == pa.uuid():
+        return _texts(column, str)
+    if isinstance(kind, pa.BaseExtensionType):
+        plain = pa.bool_() if kind.extension_name == "arrow.bool8" else kind.storage_type
+        return _plain_column(column.cast(kind.storage_type).cast(plain), nested_as_text)
     if pa.types.is_dictionary(kind):
         return _plain_column(column.cast(kind.value_type), nested_as_text)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):

@@ -13,6 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.csv
@@ -21,9 +22,13 @@ import pyarrow.parquet as pq
 
 from rekindle.model import path_kinds
 from rekindle.model.errors import InputError, first_line
+from rekindle_spark.connectors import decoding
+from rekindle_spark.operators import arrow_columns, column_types
 
 # What pyarrow raises for content that is not what it should be.
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
+# Values of a list that are shown.
+SHOWN_MAX = 1_000_000
 
 
 def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
@@ -81,6 +86,26 @@ def write(file: Path, table: pa.Table) -> None:
     pq.write_table(table, file)
 
 
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    """A table's rows; of a value that Python has none for, such as a time of the year 20,000, the
+    text that Arrow shows."""
+    try:
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
+    except (OverflowError, ValueError):
+        columns = [[_value(scalar) for scalar in column] for column in table.columns]
+        names = table.column_names
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        shown = pa.array([scalar]).to_string(window=SHOWN_MAX, container_window=SHOWN_MAX)
+        return " ".join(shown.split())
+
+
 def plain(value: Any) -> Any:
     """A value of a row as JSON holds it: times as ISO 8601, what else it has not as text."""
     if isinstance(value, dict):
@@ -93,22 +118,28 @@ def plain(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, Decimal | UUID) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
     return value
 
 
 def _read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
-    with pq.ParquetFile(file) as opened:
+    # old files' times of 96 bits: a microsecond fits all years, a nanosecond does not
+    with pq.ParquetFile(
+        file, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+    ) as opened:
         there = set(opened.schema_arrow.names)
-        table = opened.read(columns=[name for name in schema.names if name in there])
-    for place, name in enumerate(table.column_names):
-        try:
-            column = table[name].cast(schema.field(name).type)
-        except pa.ArrowException as error:
-            raise ValueError(f"column {name!r}: {error}") from error
-        table = table.set_column(place, schema.field(name), column)
-    return table
+        names = [name for name in schema.names if name in there]
+        table = opened.read(columns=names)
+        old = column_types.old_columns(opened, names)
+    if old:
+        fine = pq.read_table(file, columns=old)
+        for name in old:
+            times = arrow_columns.whole(fine[name]), arrow_columns.whole(table[name])
+            if column_types.are_cut(*times).any():
+                raise ValueError(f"column {name!r}: has times with nanoseconds, as INT96")
+    fields = [schema.field(name) for name in table.column_names]
+    return column_types.exact(table, pa.schema(fields))
 
 
 def _read_csv(file: Path, schema: pa.Schema) -> pa.Table:
@@ -122,8 +153,16 @@ def _read_csv(file: Path, schema: pa.Schema) -> pa.Table:
     )
     # with threads pyarrow does not say which row is wrong
     reading = pyarrow.csv.ReadOptions(use_threads=False)
+
+    def parsed(other: pa.Schema) -> pa.Table:
+        columns = pyarrow.csv.ConvertOptions(column_types=other, include_columns=other.names)
+        return pyarrow.csv.read_csv(file, read_options=reading, convert_options=columns)
+
     try:
-        return pyarrow.csv.read_csv(file, read_options=reading, convert_options=converting)
+        table = pyarrow.csv.read_csv(file, read_options=reading, convert_options=converting)
+        wanted = [name for name in kinds if table.column_names.count(name) == 1]
+        decoding.check_numbers(table.select(wanted), file.read_bytes(), parsed)
+        return table
     except pa.ArrowInvalid as error:
         raise ValueError(_with_names(str(error), file)) from error
 
@@ -144,8 +183,16 @@ def _with_names(said: str, file: Path) -> str:
 def _read_json(file: Path, schema: pa.Schema) -> pa.Table:
     if file.stat().st_size == 0:
         return schema.empty_table()
-    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    return pyarrow.json.read_json(file, parse_options=options)
+
+    def parsed(columns: pa.Schema) -> pa.Table:
+        options = pyarrow.json.ParseOptions(
+            explicit_schema=columns, unexpected_field_behavior="ignore"
+        )
+        return pyarrow.json.read_json(file, parse_options=options)
+
+    table = parsed(schema)
+    decoding.check_floats(table, parsed)
+    return table
 
 
 READERS: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {

@@ -7,7 +7,8 @@ OSError, which is waited out. The library lets threads run beside it, and takes 
 The number of an OSError says whether there was an answer: EIO none, EREMOTEIO an error of the
 server's own, EINVAL a request that it does not take, EOPNOTSUPP one that it does not know,
 EACCES and ENXIO no rights and no bucket, EBUSY another writer each time it was asked, EPROTO a
-certificate that is not trusted, ESTALE an object of another version than was asked for.
+certificate that is not trusted, ESTALE an object of another version than was asked for, EILSEQ one
+with a name that the library does not take.
 
 Why: docs/decisions/0037-s3-by-obstore-hdfs-by-hdfs-native.md.
 """
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    InvalidPathError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
@@ -323,6 +325,8 @@ class ObjectFiles:
         code, text = _told(error)
         if code in CONFLICTS:
             return BlockingIOError(errno.EBUSY, text, self.place)
+        if isinstance(error, InvalidPathError):
+            return OSError(errno.EILSEQ, text, self.place)
         if isinstance(error, PreconditionError):
             return OSError(errno.ESTALE, text, self.place)
         if isinstance(error, AlreadyExistsError):

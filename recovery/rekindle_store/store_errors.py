@@ -29,6 +29,8 @@ def unwritable(place: str | Path, error: OSError, *, is_local: bool) -> InputErr
         remedy = "name a place in a folder that is there and may be written"
         return InputError(where=where, what=what, remedy=remedy)
     said = described(error)
+    if error.errno == errno.EILSEQ:
+        return _misnamed(where, said)
     if isinstance(error, PermissionError) or error.errno in (errno.ENXIO, errno.EINVAL):
         remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
         if _is_hdfs(place):
@@ -47,6 +49,8 @@ def unwritable(place: str | Path, error: OSError, *, is_local: bool) -> InputErr
 def unreadable(place: str | Path, error: OSError, *, is_local: bool) -> InputError | RunError:
     """What to raise where a store cannot be read."""
     where, said = _where(place), described(error)
+    if error.errno == errno.EILSEQ:
+        return _misnamed(where, said)
     if error.errno == errno.EPROTO:
         return _distrusted(where, said)
     if error.errno in LASTING:
@@ -71,6 +75,14 @@ def _where(place: str | Path) -> str:
 
 def _is_hdfs(place: str | Path) -> bool:
     return str(place).lower().startswith("hdfs")
+
+
+def _misnamed(where: str, said: str) -> InputError:
+    return InputError(
+        where=where,
+        what=f"has an object with a name that cannot be read ({said})",
+        remedy="rename or remove it: it is none of a store's",
+    )
 
 
 def _distrusted(where: str, said: str) -> InputError:

@@ -26,6 +26,9 @@ from rekindle_store.local_files import LocalFiles
 from rekindle_store.transfers import Moved, unwatched
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+# A URL with a slash too few, which would be a folder with a colon in its name; Java prints these.
+HALF_URL = re.compile(r"(?:file|s3[an]?|hdfs|viewfs|gs|abfss?|wasbs?|https?):(?!//).*", re.I | re.S)
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 REMOTE = ("s3", "s3a", "hdfs")
 PLACES = "name a folder, s3://BUCKET/PREFIX or hdfs://HOST:PORT/FOLDER"
 # What URLs, or object stores, give a meaning of their own.
@@ -104,18 +107,30 @@ def folder(place: str | Path) -> Path | None:
         raise InputError(where="checkpoint store", what="has an empty name", remedy=PLACES)
     url = URL.fullmatch(str(place))
     if url is None:
+        if HALF_URL.fullmatch(str(place)):
+            raise _unknown(place)
         return Path(place)
     scheme, rest = url[1].lower(), url[2]
     if scheme == "file" and rest.startswith("/"):
         return Path(unquote(rest))
     if scheme not in REMOTE or not rest.strip("/"):
+        raise _unknown(place)
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "hdfs" and not BUCKET.fullmatch(bucket):
         raise InputError(
-            where=f"checkpoint store {place}",
-            what="is no place that is known",
-            remedy=PLACES,
+            where=f"checkpoint store {scheme}://…/{prefix}",  # there may be a password
+            what="has no bucket, or a port or a name beside it",
+            remedy="name s3://BUCKET/PREFIX; the server and who you are come from the environment "
+            "(docs/stores.md)",
         )
     _check_url(str(place), rest)
     return None
+
+
+def _unknown(place: str | Path) -> InputError:
+    return InputError(
+        where=f"checkpoint store {place}", what="is no place that is known", remedy=PLACES
+    )
 
 
 def _check_url(place: str, rest: str) -> None:

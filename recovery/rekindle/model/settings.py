@@ -294,7 +294,7 @@ def _check_number(node: yaml.ScalarNode, where: str) -> None:
     """Refuse a number that YAML 1.1 reads as another than a person does: 010 as 8, 1:30 as 90."""
     text = node.value.replace("_", "")
     is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-    if is_number and node.style is None and MISREAD.fullmatch(text):
+    if is_number and MISREAD.fullmatch(text):
         remedy = "write it in decimal digits without zeros in front, in the unit of the setting"
         refuse(where, f"is {node.value}, which YAML takes for another number", remedy)
 

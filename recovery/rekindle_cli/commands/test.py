@@ -344,7 +344,7 @@ def _record(pipeline: "Pipeline", result: "PipelineResult", show: int) -> dict[s
 def _rows(table: "pa.Table", show: int) -> list[dict[str, Any]]:
     from rekindle_cli import table_files
 
-    return [table_files.plain(row) for row in table.slice(0, show).to_pylist()]
+    return [table_files.plain(row) for row in table_files.rows(table.slice(0, show))]
 
 
 def _print(pipeline: "Pipeline", result: "PipelineResult", epochs: int, show: int) -> None:
@@ -382,6 +382,8 @@ def _drawn(table: "pa.Table", show: int) -> "Table":
     from rich.table import Column, Table
     from rich.text import Text
 
+    from rekindle_cli import table_files
+
     columns = [
         Column(
             Text(field.name),
@@ -392,7 +394,7 @@ def _drawn(table: "pa.Table", show: int) -> "Table":
         for field in table.schema
     ]
     drawn = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in table.slice(0, show).to_pylist():
+    for row in table_files.rows(table.slice(0, show)):
         drawn.add_row(*(Text(_cell(value)) for value in row.values()))
     return drawn
 

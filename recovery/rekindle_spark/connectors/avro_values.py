@@ -8,6 +8,7 @@ imported when it is first needed.
 """
 
 import base64
+import datetime as dt
 import http.client
 import io
 import json
@@ -40,6 +41,8 @@ ASKS_MAX, ASK_AGAIN_SECONDS = 3, 0.5
 # values are looked at many times, in halves, where one of them cannot be decoded.
 UNKNOWN_SECONDS = 5.0
 SCHEMA_BYTES_MAX = 1 << 24
+DIGITS_MAX = 1_000
+DAY_MICROSECONDS = 86_400_000_000
 # Registries say it with the status 404. Without it, what is between us and one has no such page.
 ERROR_CODE = "error_code"
 
@@ -119,7 +122,10 @@ class Avro:
         if number not in self._known:
             text, library = self._fetch(number), _library()
             try:
-                self._known[number] = library.parse_schema(json.loads(text))
+                parsed = library.parse_schema(json.loads(text))
+                _have_exact(parsed)
+                library.read.LOGICAL_READERS.update(TIMES_OF_DAY)
+                self._known[number] = parsed
             # which it raises as well, for what is nothing like a schema
             except (
                 library.schema.SchemaParseException,
@@ -174,6 +180,34 @@ class Avro:
             what=f"cannot be reached ({why})",
             remedy="see that it is there, and can be reached from the nodes",
         )
+
+
+def _have_exact(schema: Any) -> None:
+    """Have the library give decimals with all of their digits, which it rounds to the precision in
+    their schema, and times of day by `TIMES_OF_DAY`: it takes -1 us for 00:00:00.999999."""
+    if isinstance(schema, dict):
+        kind = schema.get("logicalType")
+        if kind == "decimal":
+            schema["precision"] = DIGITS_MAX
+        elif kind in ("time-millis", "time-micros"):
+            schema["logicalType"] = f"exact-{kind}"
+    inner = schema.values() if isinstance(schema, dict) else schema
+    for part in inner:
+        if isinstance(part, dict | list):
+            _have_exact(part)
+
+
+def _time_of_day(microseconds: int) -> dt.time:
+    if not 0 <= microseconds < DAY_MICROSECONDS:
+        raise ValueError(f"has {microseconds} us for a time of day, which is none")
+    return (dt.datetime.min + dt.timedelta(microseconds=microseconds)).time()
+
+
+# By what the library calls the reader of a logical type.
+TIMES_OF_DAY = {
+    "int-exact-time-millis": lambda given, *_: _time_of_day(given * 1_000),
+    "long-exact-time-micros": lambda given, *_: _time_of_day(given),
+}
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -5,7 +5,7 @@ value gives does not depend on its neighbours. Called by `kafka` and `file_sourc
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
+from rekindle_spark.operators import column_types
 from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
 UNITS = ("s", "ms", "us", "ns")
@@ -24,6 +25,7 @@ COUNTED = (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration)
 BLOCK_BYTES_MIN, CHUNK_BYTES_MAX = 1 << 20, 1 << 26
 WHY_LENGTH_MAX = 300
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+HEXADECIMAL = r"^\s*0[xX]"
 OF_CSV = re.compile(r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #1: ")
 
 
@@ -83,10 +85,7 @@ class Json:
         table = self._parsed(data, schema)
         if table.num_rows != len(values):
             raise ValueError("is not one JSON object")
-        # Arrow itself refuses what a double cannot hold
-        if found := _infinities(table):
-            doubles = pa.schema([pa.field(one.name, _with_doubles(one.type)) for one in schema])
-            _check_infinities(found, _infinities(self._parsed(data, doubles)))
+        check_floats(table, partial(self._parsed, data))
         table = with_moments(table, self.schema, self.units)
         table.validate(full=True)  # texts that are no UTF-8
         return table.cast(self.schema)
@@ -166,14 +165,7 @@ class Csv:
         table = self._parsed(data, schema)
         if table.num_rows != len(values):
             raise ValueError("is not one line of CSV")
-        if found := _infinities(table):
-            floats = [one.name for one in schema if pa.types.is_floating(one.type)]
-            texts = self._parsed(data, pa.schema([(name, pa.string()) for name in floats]))
-            said = sum(
-                pc.sum(pc.match_substring(c, "inf", ignore_case=True)).as_py() or 0
-                for c in texts.columns
-            )
-            _check_infinities(found, said)
+        check_numbers(table, data, partial(self._parsed, data))
         table = with_moments(table, self.schema, self.units)
         for index, one in enumerate(self.schema):
             if pa.types.is_string(table.schema.field(index).type) and one.name not in self.units:
@@ -229,10 +221,7 @@ class Bytes:
         table = self.function(pa.array(values, pa.binary()))
         if not isinstance(table, pa.Table) or table.num_rows != len(values):
             raise ValueError("its function gave no table with a row for each value")
-        table = table.select(self.schema.names)
-        made = table.cast(self.schema)
-        _check_infinities(_infinities(made), _infinities(table))
-        return made
+        return column_types.exact(table.select(self.schema.names), self.schema)
 
 
 def sifted(
@@ -271,6 +260,36 @@ def _chunks(values: Sequence[bytes]) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in pairwise(bounds) if begin < end]
 
 
+def check_floats(table: pa.Table, parsed: Callable[[pa.Schema], pa.Table]) -> None:
+    """Refuse numbers of JSON that are too large for a short float; Arrow itself refuses what a
+    double cannot hold. `parsed` reads the same as other types."""
+    if found := _infinities(table):
+        fields = [pa.field(one.name, _with_doubles(one.type)) for one in table.schema]
+        _check_infinities(found, _infinities(parsed(pa.schema(fields))))
+
+
+def check_numbers(table: pa.Table, data: bytes, parsed: Callable[[pa.Schema], pa.Table]) -> None:
+    """Refuse numbers of CSV of which Arrow makes others without a word: infinity where they are too
+    large, and what the bits of hexadecimal digits are, -1 of 0xFF. `parsed` reads `data` as other
+    types."""
+
+    def texts(kind: Callable[[pa.DataType], bool]) -> Iterator[tuple[str, pa.ChunkedArray]]:
+        names = [one.name for one in table.schema if kind(one.type)]
+        found = parsed(pa.schema([(name, pa.string()) for name in names])) if names else None
+        yield from zip(names, found.select(names).columns if found else (), strict=True)
+
+    if b"0x" in data or b"0X" in data:
+        for name, column in texts(pa.types.is_integer):
+            if pc.any(pc.match_substring_regex(column, HEXADECIMAL)).as_py():
+                raise ValueError(f"column {name!r}: has a number in hexadecimal digits")
+    if found := _infinities(table):
+        said = (
+            pc.sum(pc.match_substring(column, "inf", ignore_case=True)).as_py() or 0
+            for _, column in texts(pa.types.is_floating)
+        )
+        _check_infinities(found, sum(said))
+
+
 def check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> None:
     """Refuse a unit of no time."""
     for name, unit in units.items():
@@ -293,17 +312,7 @@ def counted(schema: pa.Schema, units: Mapping[str, str]) -> pa.Schema:
 
 def _infinities(table: pa.Table) -> int:
     """How many infinite numbers a table has."""
-    return sum(map(_infinities_of, table.columns))
-
-
-def _infinities_of(column: pa.ChunkedArray) -> int:
-    if pa.types.is_floating(column.type):
-        return int(pc.sum(pc.is_inf(column)).as_py() or 0)
-    if pa.types.is_struct(column.type):
-        return sum(map(_infinities_of, column.flatten()))
-    if pa.types.is_map(column.type):
-        return sum(_infinities_of(pa.chunked_array([chunk.items])) for chunk in column.chunks)
-    return _infinities_of(pc.list_flatten(column)) if _is_list(column.type) else 0
+    return sum(map(column_types.infinities, table.columns))
 
 
 def _check_infinities(found: int, said: int) -> None:
@@ -314,11 +323,8 @@ def _check_infinities(found: int, said: int) -> None:
 
 def _with_doubles(kind: pa.DataType) -> pa.DataType:
     """A type with doubles in the place of shorter floats."""
-    if pa.types.is_floating(kind):
-        return pa.float64()
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _with_doubles(one.type)) for one in kind.fields])
-    return pa.list_(_with_doubles(kind.value_type)) if pa.types.is_nested(kind) else kind
+    doubles = lambda part: pa.float64() if pa.types.is_floating(part) else part  # noqa: E731
+    return column_types.replaced(kind, doubles)
 
 
 def with_moments(table: pa.Table, schema: pa.Schema, units: Mapping[str, str]) -> pa.Table:
@@ -352,11 +358,6 @@ def _of_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     local = pc.if_else(dated, blank, texts).cast(pa.timestamp("us"))
     exact = pc.if_else(dated, texts, blank).cast(pa.timestamp("us", "UTC"))
     return pc.coalesce(exact.cast(pa.timestamp("us")), local).cast(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(is_kind(kind) for is_kind in lists)
 
 
 def _is_readable(kind: pa.DataType) -> bool:

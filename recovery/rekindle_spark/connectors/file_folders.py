@@ -12,7 +12,6 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
@@ -62,10 +61,10 @@ class FileFolder(Protocol):
 def at(place: str) -> FileFolder:
     """The folder at a path or URL, which is not looked at. Raises InputError for another place."""
     try:
-        local = store_files.folder(place) if store_files.URL.match(place) else Path(place)
+        local = store_files.folder(place)
     except InputError as error:
         raise InputError(
-            where=f"files at {place}",
+            where=error.where.replace("checkpoint store", "files at"),
             what=error.what,
             remedy="name a folder that all nodes share, or s3://BUCKET/PREFIX",
         ) from error
@@ -332,5 +331,8 @@ def _of_a_bucket(where: str, error: OSError) -> RunError:
     if error.errno in REFUSALS:
         remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
         return RunError(where=where, what=f"cannot be read ({said})", remedy=remedy)
+    if error.errno == errno.EILSEQ:
+        remedy = "rename or remove it, or name a prefix that it is not below"
+        return RunError(where=where, what=f"have one with such a name ({said})", remedy=remedy)
     remedy = "see that its server is there, and can be reached from the driver and all nodes"
     return SourceAwayError(where=where, what=f"cannot be reached ({said})", remedy=remedy)

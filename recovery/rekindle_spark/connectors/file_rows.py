@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from rekindle.model.errors import RekindleError, first_line
 from rekindle_spark.connectors.decoding import BYTE_ORDER_MARK, WHY_LENGTH_MAX, Csv, Json
 from rekindle_spark.connectors.file_folders import FileFolder
-from rekindle_spark.operators import column_types
+from rekindle_spark.operators import arrow_columns, column_types
 from rekindle_spark.user_code import dead_letter_sieve
 
 PARQUET, JSON, CSV = "parquet", "json", "csv"
@@ -231,7 +231,11 @@ def _unpacked(file: io.BufferedIOBase, name: str) -> io.BufferedIOBase:
 
 def _parquet(file: io.BufferedIOBase, unit: str = "us") -> pq.ParquetFile:
     # old files' times of 96 bits: a microsecond fits all years, a nanosecond does not
-    return pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit=unit)
+    return pq.ParquetFile(
+        pa.PythonFile(file, mode="r"),
+        coerce_int96_timestamp_unit=unit,
+        page_checksum_verification=True,
+    )
 
 
 def _parquet_contents(file: io.BufferedIOBase, form: FileForm) -> FileContents:
@@ -383,9 +387,7 @@ class _ParquetReader:
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self.file = _parquet(file)
-        physical = self.file.schema
-        leaves = [physical.column(place) for place in range(len(physical))]
-        self.old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+        self.old = column_types.old_columns(self.file, self.file.schema_arrow.names)
         self.exact = _parquet(file, "ns") if self.old else self.file
         self.newest: tuple[int, pa.Table, dict[int, str]] | None = None
 
@@ -412,9 +414,10 @@ class _ParquetReader:
 
     def _cut(self, number: int, table: pa.Table) -> dict[int, str]:
         found: dict[int, str] = {}
-        for name in self.old.intersection(table.column_names):
+        for name in [name for name in self.old if name in table.column_names]:
             exact = self.exact.read_row_group(number, columns=[name], use_threads=False)[name]
-            rows = np.flatnonzero(column_types.are_cut(exact, table[name])).tolist()
+            times = arrow_columns.whole(exact), arrow_columns.whole(table[name])
+            rows = np.flatnonzero(column_types.are_cut(*times)).tolist()
             found |= dict.fromkeys(rows, f"column {name!r} has nanoseconds, as INT96")
         return found
 

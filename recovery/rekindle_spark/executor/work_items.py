@@ -16,6 +16,7 @@ from rekindle_spark.executor import partition
 from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.job_activity import Entry
 from rekindle_spark.executor.partition import PartitionWork
+from rekindle_spark.operators import column_types
 from rekindle_spark.pipeline.chains import Chain
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
@@ -108,7 +109,9 @@ def _tap(store: store_files.Files, chain: Chain, index: int, epoch: int) -> tupl
         ) from None
     table = checksummed_file.check_rows(name, data)
     watermark = int(table.schema.metadata[partition.WATERMARK])
-    return table.replace_schema_metadata(None), watermark
+    assert chain.root.schema is not None
+    # Parquet has seconds as milliseconds, and other names inside of lists
+    return column_types.converted(table, chain.root.schema), watermark
 
 
 def checkpoint_file(

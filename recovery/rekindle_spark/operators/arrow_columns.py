@@ -111,6 +111,12 @@ def take(array: pa.Array, rows: Integers) -> pa.Array:
     return array.take(pa.array(rows))
 
 
+def alone(array: pa.Array) -> pa.Array:
+    """An array by itself: of nested ones Arrow's checks and casts look at all that lies in the same
+    memory, as with rows that were left out."""
+    return pa.concat_arrays([array, array[:0]]) if kinds.is_nested(array.type) else array
+
+
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """A column's values as Python values, as `to_pylist` has them but several times faster."""
     array = whole(column)
@@ -120,6 +126,9 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         words = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
         texts: list[Any] = words[encoded.indices.to_numpy()].tolist()
         return texts
+    if kinds.is_date64(kind) or kinds.is_time(kind) or kinds.is_nested(kind):
+        # of 25 hours Python's value is one of 1 hour, so that two keys would be one
+        alone(array).validate(full=True)
     fast = kind == TIMESTAMP or kinds.is_integer(kind) or kinds.is_floating(kind)
     if not fast or array.null_count == len(array):
         return list(array.to_pylist())

@@ -3,11 +3,12 @@
 Arrow has several layouts for the same values: text in pieces of up to 2 GiB or not, as views, as
 numbers of a dictionary, as runs. Sources give all of these as the plain one, and what a function
 returns is taken as the plain one that was declared, so that steps need to know one of them only.
-docs/pipelines.md has the table of what each step does with each type. Called by `replay`,
-`steps` and `partition`.
+docs/pipelines.md has the table of what each step does with each type. Called by sources, `steps`,
+`partition` and sinks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from rekindle_spark.user_code import argument_checks
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # Extension types that every process knows by itself.
 KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
@@ -47,6 +51,25 @@ def plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def replaced(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with the change of each part that has no parts itself."""
+    if not kinds.is_nested(kind):
+        return change(kind)
+
+    def field(inner: pa.Field) -> pa.Field:
+        return inner.with_type(replaced(inner.type, change))
+
+    if kinds.is_map(kind):
+        return pa.map_(field(kind.key_field), field(kind.item_field))
+    if kinds.is_struct(kind):
+        return pa.struct([field(inner) for inner in kind.fields])
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(field(kind.value_field), kind.list_size)
+    if kinds.is_large_list(kind):
+        return pa.large_list(field(kind.value_field))
+    return pa.list_(field(kind.value_field)) if kinds.is_list(kind) else kind
+
+
 def check(where: str, schema: pa.Schema) -> None:
     """Refuse a schema with a type that cannot go from one step to the next."""
     for field in schema:
@@ -66,6 +89,10 @@ def _unfit(kind: pa.DataType) -> tuple[str, str] | None:
             return "a layout that rows cannot be picked from", remedy
         if kinds.is_union(part) or kinds.is_interval(part):
             return "which no step can compare, nor Parquet hold", "use columns of other types"
+        if _has_no_size(part):
+            return "of size 0, which Parquet cannot hold", "leave it out in a map"
+        if kinds.is_timestamp(part) and not _is_zone(part.tz):
+            return "with a zone that nobody knows", "name one of IANA, or an offset as +05:30"
         if kinds.is_decimal(part) and part.scale < 0:
             remedy = f"declare it as decimal with {part.precision - part.scale} digits and scale 0"
             return "with a scale below 0, which Parquet cannot hold", remedy
@@ -117,13 +144,108 @@ def column(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, kind)
 
 
-def are_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> np.ndarray:
-    """Where nanoseconds are more than the microseconds made of them. Where they do not reach (years
-    before 1678 and after 2262) they are no measure."""
-    nanoseconds = exact.cast(pa.int64()).fill_null(0).to_numpy()
-    microseconds = cut.cast(pa.int64()).fill_null(0).to_numpy()
-    reached = np.abs(microseconds) < np.iinfo("int64").max // 1000 - 1
-    return np.asarray(reached & (nanoseconds != microseconds * 1000))
+def are_cut(exact: pa.Array, cut: pa.Array) -> np.ndarray:
+    """In which rows nanoseconds are more than the microseconds made of them, in lists and structs
+    too. Where they do not reach (years before 1678 and after 2262) they are no measure."""
+    kind = cut.type
+    if kind == exact.type or not (kinds.is_timestamp(kind) or kinds.is_nested(kind)):
+        return np.zeros(len(cut), bool)
+    if kinds.is_timestamp(kind):
+        nanoseconds = exact.cast(pa.int64()).fill_null(0).to_numpy()
+        microseconds = cut.cast(pa.int64()).fill_null(0).to_numpy()
+        reached = np.abs(microseconds) < np.iinfo("int64").max // 1000 - 1
+        return np.asarray(reached & (nanoseconds != microseconds * 1000))
+    if kinds.is_struct(kind):
+        pairs = zip(exact.flatten(), cut.flatten(), strict=True)
+        rows = np.zeros(len(cut), bool)
+        for pair in pairs:
+            rows |= are_cut(*pair)
+        return rows
+    if kinds.is_map(kind):
+        exact, cut = _pairs(exact), _pairs(cut)
+    rows = np.zeros(len(cut), bool)
+    inner = are_cut(exact.flatten(), cut.flatten())
+    rows[np.asarray(pc.list_parent_indices(cut))[inner]] = True
+    return rows
+
+
+def old_columns(file: "pq.ParquetFile", names: Iterable[str]) -> list[str]:
+    """Which of these columns have times of 96 bits, as old files do."""
+    physical = file.schema
+    leaves = [physical.column(place) for place in range(len(physical))]
+    paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+    return [name for name in names if any(is_of(name, path) for path in paths)]
+
+
+def is_of(name: str, path: str) -> bool:
+    """Whether a path of Parquet is in a column, whose name may have points of its own."""
+    return path == name or path.startswith(f"{name}.")
+
+
+def _pairs(array: pa.Array) -> pa.Array:
+    """Maps as lists of structs."""
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def exact(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table with other types, where each value stays what it is; a float may lose digits. Raises
+    ValueError that names the column, also where Arrow's cast would say nothing: for numbers in the
+    place of times, whose unit nobody knows, parts of times, and numbers too large for a float."""
+    columns = []
+    for field, given in zip(schema, table.columns, strict=True):
+        try:
+            made = given if given.type == field.type else _exact(given, field.type)
+        except (pa.ArrowException, ValueError) as error:
+            raise ValueError(f"column {field.name!r}: {error}") from error
+        if made.null_count and not field.nullable:
+            raise ValueError(f"column {field.name!r}: has nulls, and may have none")
+        columns.append(made)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _exact(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if _is_counted(given.type, kind):
+        raise ValueError(f"has {given.type}, and no unit of these")
+    made = given.cast(kind)
+    if _may_be_cut(given.type, kind) and not made.cast(given.type).equals(given):
+        raise ValueError(f"has a value that {kind} would cut")
+    if infinities(made) > infinities(given):
+        raise ValueError("has a number that is too large for its type")
+    return made
+
+
+def infinities(column: pa.ChunkedArray) -> int:
+    """How many infinite numbers a column has."""
+    kind = column.type
+    if kinds.is_floating(kind):
+        return int(pc.sum(pc.is_inf(column)).as_py() or 0)
+    if kinds.is_struct(kind):
+        return sum(map(infinities, column.flatten()))
+    if kinds.is_map(kind):
+        return sum(infinities(pa.chunked_array([chunk.items])) for chunk in column.chunks)
+    if _is_list(kind) or kinds.is_fixed_size_list(kind):
+        return infinities(pc.list_flatten(column))
+    return 0
+
+
+def _may_be_cut(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Arrow may make another value of one without an error."""
+    if kinds.is_boolean(wanted):
+        return bool(kinds.is_integer(given) or kinds.is_floating(given))
+    if kinds.is_decimal(wanted):
+        return bool(kinds.is_floating(given))
+    return bool(kinds.is_temporal(given) and kinds.is_temporal(wanted))
+
+
+def _is_counted(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether numbers would be taken for times, or times for numbers."""
+    if kinds.is_nested(given) and given.num_fields == wanted.num_fields:
+        places = range(given.num_fields)
+        return any(_is_counted(given.field(n).type, wanted.field(n).type) for n in places)
+    numbers = kinds.is_integer(given) or kinds.is_floating(given)
+    counts = kinds.is_integer(wanted) or kinds.is_floating(wanted)
+    times, moments = kinds.is_temporal(given), kinds.is_temporal(wanted)
+    return bool((numbers and moments) or (times and counts))
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
@@ -178,6 +300,20 @@ def _listed(array: pa.Array) -> pa.Array:
     empty = array.is_null() if array.null_count else None
     values = _unpacked(array.flatten())
     return pa.LargeListArray.from_arrays(pa.array(offsets), values, mask=empty)
+
+
+def _has_no_size(kind: pa.DataType) -> bool:
+    if kinds.is_fixed_size_list(kind):
+        return bool(kind.list_size == 0)
+    return bool(kinds.is_fixed_size_binary(kind) and kind.byte_width == 0)
+
+
+def _is_zone(name: str | None) -> bool:
+    """Whether Python knows a zone of Arrow's, or it is none."""
+    try:
+        return name is None or pa.lib.string_to_tzinfo(name) is not None
+    except (LookupError, ValueError):
+        return False
 
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -7,12 +7,14 @@ nothing here asks whether a file is there already. The driver makes the folders;
 files and report them when they are in the store.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekindle.model.errors import StepError
+from rekindle_spark.operators import arrow_columns, column_types
 from rekindle_spark.user_code import argument_checks
 from rekindle_store import checksummed_file
 from rekindle_store.committed_files import DEAD_LETTERS, LATE, LATE_SIDES
@@ -20,7 +22,7 @@ from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, unwatched
 
 # What pyarrow raises for rows or types that Parquet cannot hold.
-UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
+UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError, OSError)
 # Outputs that keep rows as they came: nobody could mend them on their way there.
 KEPT_AS_THEY_ARE = (DEAD_LETTERS, LATE, *LATE_SIDES)
 
@@ -42,7 +44,9 @@ class SinkFiles:
 
     def keep_waiting(self, branch: str, name: str, table: pa.Table) -> None:
         """Make one file of rows that wait for a branch, not in the store yet. Raises StepError as
-        `write` does."""
+        `write` does, but for values that come back as they are."""
+        for column in table.schema:
+            _check(branch, column.name, table[column.name], _check_days)
         self.unfinished[f"outputs/{branch}/{name}"] = checksummed_file.seal_rows(
             _content(branch, table)
         )
@@ -93,15 +97,34 @@ def _content(query: str, table: pa.Table) -> bytes:
 
 
 def _check_values(query: str, table: pa.Table) -> None:
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise StepError(
-                where=f"query {query}, column {name!r}",
-                what=f"has a value that is none of type {column.type} ({_one_line(error)})",
-                remedy="mend the column in a map before the sink, or leave such rows out",
-            ) from error
+    for column in table.schema:
+        _check(query, column.name, table[column.name], lambda array: array.validate(full=True))
+        _check(query, column.name, table[column.name], _check_days)
+
+
+def _check(
+    query: str, name: str, column: pa.ChunkedArray, check: Callable[[pa.Array], None]
+) -> None:
+    try:
+        for chunk in column.chunks:
+            check(arrow_columns.alone(chunk))
+    except pa.ArrowInvalid as error:
+        raise StepError(
+            where=f"query {query}, column {name!r}",
+            what=f"has a value that is none of type {column.type} ({_one_line(error)})",
+            remedy="mend the column in a map before the sink, or leave such rows out",
+        ) from error
+
+
+def _check_days(array: pa.Array) -> None:
+    days = column_types.replaced(array.type, _as_written)
+    if days != array.type:
+        array.cast(days)
+
+
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    """What Parquet makes of a type: of days in milliseconds the days, and of too many others."""
+    return pa.date32() if pa.types.is_date64(kind) else kind
 
 
 def _parquet(table: pa.Table) -> bytes:

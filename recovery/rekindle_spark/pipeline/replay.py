@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from rekindle.model import path_kinds
 from rekindle.model.errors import InputError, first_line
 from rekindle_spark.operators import column_types
-from rekindle_spark.operators.arrow_columns import check_columns, check_names
+from rekindle_spark.operators.arrow_columns import check_columns, check_names, whole
 from rekindle_spark.operators.watermarks import EARLIEST, LATEST, TIMESTAMP, duration_microseconds
 from rekindle_spark.user_code import argument_checks
 
@@ -67,7 +67,11 @@ class SourceFile:
                 if self.identity is not None and self.identity != found:
                     raise self._replaced()
                 # old files' times of 96 bits: a microsecond fits all years, a nanosecond does not
-                opened = pq.ParquetFile(self._handle, coerce_int96_timestamp_unit="us")
+                opened = pq.ParquetFile(
+                    self._handle,
+                    coerce_int96_timestamp_unit="us",
+                    page_checksum_verification=True,
+                )
             except (OSError, pa.ArrowException) as error:
                 raise InputError(
                     where=f"source file {self.path}",
@@ -237,7 +241,7 @@ class Replay:
         return [
             leaf
             for leaf, path in enumerate(paths)
-            if any(_is_of(name, path) for name in self.columns or ())
+            if any(column_types.is_of(name, path) for name in self.columns or ())
         ]
 
     def event_times(self) -> np.ndarray:
@@ -310,15 +314,10 @@ class Replay:
 
     def _check_int96(self, where: str) -> None:
         """Refuse times of 96 bits with nanoseconds: they are read as microseconds."""
-        physical = self._open().schema
-        leaves = [physical.column(place) for place in range(len(physical))]
-        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        for name in self.columns or ():
-            if not any(_is_of(name, path) for path in paths):
-                continue
-            exact = pq.ParquetFile(str(self.path)).read([name])[name]
-            cut = self._open().read([name])[name]
-            if pa.types.is_timestamp(exact.type) and column_types.are_cut(exact, cut).any():
+        for name in column_types.old_columns(self._open(), self.columns or ()):
+            exact = whole(pq.ParquetFile(str(self.path)).read([name])[name])
+            cut = whole(self._open().read([name])[name])
+            if column_types.are_cut(exact, cut).any():
                 what = f"has times with nanoseconds in {name!r}, as INT96"
                 argument_checks.refuse(where, what, "write them as microseconds, or as int64")
 
@@ -380,8 +379,3 @@ def _check_path(path: object) -> None:
             if not Path(path).is_absolute():
                 remedy = "begin the path at Path(__file__).parent, or check it"
         argument_checks.refuse(f"source file {path}", found, remedy)
-
-
-def _is_of(name: str, path: str) -> bool:
-    """Whether a path of Parquet is in a column, whose name may have points of its own."""
-    return path == name or path.startswith(f"{name}.")

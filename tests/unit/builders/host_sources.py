@@ -132,11 +132,17 @@ def _of_parquet(numbers: Sequence[int]) -> bytes:
     return sink.getvalue()
 
 
+def _deep(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct([("visits", pa.map_(pa.string(), kind))]))
+
+
 def _of_old_parquet() -> bytes:
-    """Times of 96 bits, one with nanoseconds."""
+    """Times of 96 bits, one with nanoseconds, and others inside of lists, structs and maps."""
     times = pa.array([n * 1_000 + (n == 2) for n in range(6)], pa.timestamp("ns"))
+    deep = pa.array([[{"visits": [("a", n)]}] for n in range(6)], _deep(pa.int64()))
     sink = io.BytesIO()
     table = pa.table({"at": times, "key": ["k"] * 6, "value": range(6), "seen": times})
+    table = table.append_column("deep", deep.cast(_deep(times.type)))
     pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
     return sink.getvalue()
 
@@ -159,7 +165,8 @@ def of_files(folder: Path) -> Iterator[Action]:
     for name, spoil in (("gone", Path.unlink), ("spoilt", _spoil)):
         story = _files(folder / name, "parquet", contents["parquet"], spoil)
         yield from story.begin().actions()
-    old = _files(folder / "old", "parquet", _of_old_parquet())
+    deep = SCHEMA.append(pa.field("deep", _deep(pa.timestamp("us"))))
+    old = _files(folder / "old", "parquet", _of_old_parquet(), schema=deep)
     yield from old.begin().actions()
     big = pa.schema([("at", pa.timestamp("us")), ("value", pa.timestamp("ms"))])
     times = pa.array([n * SECOND for n in range(9)], pa.timestamp("us"))

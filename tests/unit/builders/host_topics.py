@@ -198,6 +198,15 @@ def _avro_parts(number: int) -> bytes:
     return struct.pack(">bI", 0, 5) + body.getvalue()
 
 
+OTHERS = pa.schema([("at", pa.timestamp("us")), ("is", pa.bool_()), ("of", pa.decimal128(5, 2))])
+
+
+def _others(values: pa.BinaryArray) -> pa.Table:
+    numbers = [int(one.as_py()) for one in values]
+    floats = pa.array(numbers, pa.float64())
+    return pa.table({"at": pa.array(numbers, pa.date32()), "is": floats, "of": floats})
+
+
 def _maps(values: pa.BinaryArray) -> pa.Table:
     inner = pa.map_(pa.string(), pa.float64())
     return pa.table({"in": pa.array([[("a", float(one.as_py()))] for one in values], inner)})
@@ -248,7 +257,9 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
         ),
         "json-floats": (Json(floats), of_floats),
         "csv-floats": (Csv(floats.remove(1)), [b"1.5", b"inf", b"1e999"]),
+        "csv-digits": (Csv(numbers), [b"0x1", b"2"]),
         "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
+        "bytes-others": (Bytes(OTHERS, _others), [b"1", b"2"]),
         "avro": (
             Avro(
                 pa.schema([*numbers, ("key", pa.string())]),

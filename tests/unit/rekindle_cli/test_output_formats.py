@@ -4,6 +4,7 @@ import datetime
 import decimal
 import io
 import json
+import uuid
 from pathlib import Path
 
 import polars as pl
@@ -127,6 +128,20 @@ def test_a_moment_that_no_calendar_has_is_shown_all_the_same() -> None:
     nested = pa.table({"at": pa.array([[2**62]], pa.list_(pa.timestamp("us")))})
     with pytest.raises(InputError, match=r"cannot show a value .*; choose parquet"):
         shown("json", nested)
+
+
+def test_types_that_are_stored_as_others_are_shown_as_what_they_are() -> None:
+    number = uuid.UUID(int=2**127 + 255)
+    table = pa.table(
+        {
+            "id": pa.array([number], pa.uuid()),
+            "is": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+            "of": pa.array(['{"a":1}'], pa.json_()),
+        }
+    )
+    assert shown("table", table).splitlines()[1].split() == [str(number), "true", '{"a":1}']
+    assert json.loads(shown("json", table)) == {"id": str(number), "is": True, "of": '{"a":1}'}
+    assert shown("csv", table).splitlines()[1] == f'{number},true,"{{""a"":1}}"'
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])

@@ -3,9 +3,11 @@
 On a real server: tests/integration/test_object_store.py.
 """
 
+import errno
 import ipaddress
 import itertools
 import os
+import re
 import ssl
 import sys
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 from s3_server import Quirks, S3Server, serving
 
 import rekindle
-from rekindle.model.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError, SourceAwayError
+from rekindle_spark.connectors import file_folders
 from rekindle_store import object_files, store_files
 from rekindle_store.object_files import ObjectFiles
 from rekindle_store.transfers import PIECE_BYTES
@@ -269,3 +272,19 @@ def certificate(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateB
 
 def pem(signed: x509.Certificate) -> bytes:
     return signed.public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.parametrize("key", ["a//b", "a/../b", "a/\tb"], ids=["empty", "above", "tab"])
+def test_an_object_with_a_name_that_is_no_path_is_told_by_it(server: S3Server, key: str) -> None:
+    store = ObjectFiles(place())
+    prefix = store.place.removeprefix("s3://bucket/")
+    server.objects[f"{prefix}/{key}"] = b"x"
+    with pytest.raises(OSError, match=re.escape(prefix)) as caught:
+        list(store.objects())
+    assert caught.value.errno == errno.EILSEQ
+    folder = file_folders.at(store.place)
+    with pytest.raises(
+        RunError, match=r"have one with such a name .*; rename or remove it"
+    ) as told:
+        list(folder.found(recursive=True))
+    assert not isinstance(told.value, SourceAwayError)

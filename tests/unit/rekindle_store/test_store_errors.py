@@ -21,6 +21,16 @@ def test_a_certificate_that_is_not_trusted_reads_the_same_for_writers_and_reader
     assert texts == {f"checkpoint store {S3}: {what}; {TRUST}"}
 
 
+def test_an_object_that_is_none_of_a_stores_reads_the_same_for_writers_and_readers() -> None:
+    error = OSError(errno.EILSEQ, 'Path "a//b"')
+    texts = {
+        str(store_errors.unwritable(S3, error, is_local=False)),
+        str(store_errors.unreadable(S3, error, is_local=False)),
+    }
+    what = 'has an object with a name that cannot be read (Path "a//b")'
+    assert texts == {f"checkpoint store {S3}: {what}; rename or remove it: it is none of a store's"}
+
+
 @pytest.mark.parametrize(
     ("number", "kind", "what"),
     [

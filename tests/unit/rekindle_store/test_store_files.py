@@ -48,10 +48,28 @@ def test_a_place_is_a_folder_or_a_url(place: str, folder: str | None) -> None:
     assert store_files.folder(place) == (None if folder is None else Path(folder))
 
 
-@pytest.mark.parametrize("place", ["gs://bucket/store", "http://host/x", "s3://", "file://a/b"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("gs://bucket/store", "http://host/x", "s3://", "file://a/b"),
+        # with a slash too few these would be folders of the one where the command runs
+        *("s3:/bucket/store", "S3a:bucket", "hdfs:/store", "file:/shared/store"),
+    ],
+)
 def test_another_kind_of_place_is_refused(place: str) -> None:
     with pytest.raises(InputError, match="is no place that is known; name a folder, s3://BUCKET"):
         store_files.at(place)
+
+
+@pytest.mark.parametrize("bucket", ["me:secret@bucket", "bucket:9000", "", "-x", "bücket"])
+def test_what_is_beside_a_bucket_is_refused_and_not_dropped(bucket: str) -> None:
+    with pytest.raises(InputError, match="has no bucket, or a port or a name beside") as caught:
+        store_files.folder(f"s3://{bucket}/store")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_folder_may_have_a_colon_in_its_name() -> None:
+    assert store_files.folder("runs/s3:a") == Path("runs/s3:a")
 
 
 @pytest.mark.parametrize("place", ["", " "])

@@ -156,7 +156,8 @@ def test_what_is_not_yaml_or_no_mapping_is_refused(text: str | bytes, message: s
 
 
 @pytest.mark.parametrize(
-    "number", ["010", "-0777", "+01", "0_10", "1:30", "-1:30:00", "1:30.5", "08", "00"]
+    "number",
+    ["010", "-0777", "+01", "0_10", "1:30", "-1:30:00", "1:30.5", "08", "00", "!!int '010'"],
 )
 def test_a_number_that_yaml_reads_as_another_is_refused(number: str) -> None:
     text = f"runtime:\n  epoch_seconds: {number}".encode()

@@ -223,6 +223,58 @@ def test_a_whole_number_for_a_date_is_rejected_with_what_to_declare(registry: Re
     assert "declare a whole number, and convert it in a map" in found.rejected[0]
 
 
+DECIMAL = {"logicalType": "decimal", "precision": 4, "scale": 2}
+PRECISE = {
+    "type": "record",
+    "name": "precise",
+    "fields": [
+        {"name": "price", "type": ["null", {"type": "bytes", **DECIMAL}]},
+        {"name": "rate", "type": {"type": "fixed", "name": "two", "size": 3, **DECIMAL}},
+        {"name": "again", "type": "two"},
+        {"name": "at", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "to", "type": {"type": "long", "logicalType": "time-micros"}},
+    ],
+}
+
+
+def precise(number: int, at: int, to: int) -> bytes:
+    """A value as a writer makes it that does not look at the precision."""
+    unscaled = number.to_bytes(3, "big", signed=True)
+    plain = {
+        "type": "record",
+        "name": "precise",
+        "fields": [
+            {"name": "price", "type": ["null", "bytes"]},
+            {"name": "rate", "type": {"type": "fixed", "name": "two", "size": 3}},
+            {"name": "again", "type": "two"},
+            {"name": "at", "type": "int"},
+            {"name": "to", "type": "long"},
+        ],
+    }
+    body = io.BytesIO()
+    row = {"price": unscaled, "rate": unscaled, "again": unscaled, "at": at, "to": to}
+    fastavro.schemaless_writer(body, fastavro.parse_schema(plain), row)
+    return struct.pack(">bI", 0, 7) + body.getvalue()
+
+
+def test_decimals_have_all_digits_and_times_of_day_are_within_one(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCHEMAS, 7, PRECISE)
+    money = pa.decimal128(9, 2)
+    times = [("at", pa.time32("ms")), ("to", pa.time64("us"))]
+    schema = pa.schema([("price", money), ("rate", money), ("again", money), *times])
+    last = precise(-123_456, 86_399_999, 86_399_999_999)
+    wrong = precise(1, -1, 0), precise(1, 0, -1), precise(1, 86_400_000, 0)
+    found = Avro(schema, registry.url).decode([last, *wrong])
+    exact, end = decimal.Decimal("-1234.56"), dt.time(23, 59, 59, 999_000)
+    assert found.rows.to_pylist() == [
+        {"price": exact, "rate": exact, "again": exact, "at": end, "to": dt.time.max}
+    ]
+    assert [*found.rejected] == [1, 2, 3]
+    assert found.rejected[2] == "raised ValueError: has -1 us for a time of day, which is none"
+
+
 def test_what_is_no_value_of_a_known_schema_is_rejected_alone(registry: Registry) -> None:
     unknown = struct.pack(">bI", 0, 99) + b"x"
     bad = [b"", b"{}", unknown, order(1, "a")[:-1], order(1, "a") + b"x", value(3, {"value": "x"})]

@@ -163,6 +163,27 @@ def test_numbers_in_lists_and_objects_are_no_infinities_either() -> None:
     assert "too large for its type" in found.rejected[0]
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint16()], ids=str)
+def test_hexadecimal_digits_are_no_number_of_csv(kind: pa.DataType) -> None:
+    decoder = Csv(pa.schema([("key", pa.string()), ("n", kind)]))
+    found = decoder.decode([b"0xFF,1", b"a,0xFF", b"b, 0X1", b"0x1,2"])
+    assert found.rows.to_pylist() == [{"key": "0xFF", "n": 1}, {"key": "0x1", "n": 2}]
+    assert found.rejected == dict.fromkeys(
+        (1, 2), "raised ValueError: column 'n': has a number in hexadecimal digits"
+    )
+
+
+def test_a_time_counted_in_hexadecimal_digits_is_none() -> None:
+    decoder = Csv(pa.schema([("at", pa.timestamp("us"))]), units={"at": "s"})
+    assert [*decoder.decode([b"0xFFFFFFFFFFFFFFFF", b"1"]).rejected] == [0]
+
+
+def test_numbers_of_a_function_are_no_times() -> None:
+    schema = pa.schema([("at", pa.timestamp("us"))])
+    found = Bytes(schema, lambda values: pa.table({"at": [1] * len(values)})).decode([b"1"])
+    assert found.rejected == {0: "raised ValueError: column 'at': has int64, and no unit of these"}
+
+
 def test_a_byte_order_mark_is_part_of_the_first_value_as_of_any_other() -> None:
     value = "\ufeffa,1".encode()
     found = Csv(SCHEMA).decode([value, value])
@@ -209,7 +230,9 @@ def test_numbers_of_a_function_that_are_too_large_are_no_rows() -> None:
 
     found = Bytes(schema, doubles).decode([b"1.5", b"1e39", b"inf"])
     assert found.rows["x"].to_pylist() == [1.5, float("inf")]
-    assert found.rejected == {1: "raised ValueError: has a number that is too large for its type"}
+    assert found.rejected == {
+        1: "raised ValueError: column 'x': has a number that is too large for its type"
+    }
 
 
 def test_a_function_that_gives_other_rows_than_values_is_at_fault() -> None:

@@ -291,6 +291,20 @@ def test_columns_of_parquet_are_taken_where_no_value_is_lost(inputs: Path, old: 
     assert ("column 'at' has nanoseconds, as INT96" if old else "would lose data") in why
 
 
+def test_nanoseconds_of_96_bits_inside_of_others_reject_their_rows(inputs: Path) -> None:
+    nanoseconds = pa.array([1_000, 1_001, 3_000], pa.timestamp("ns"))
+    columns = {
+        "at": nanoseconds.cast(pa.timestamp("us"), safe=False),
+        "pair": pa.StructArray.from_arrays([nanoseconds], ["seen.first"]),
+    }
+    pq.write_table(pa.table(columns), inputs / "a", use_deprecated_int96_timestamps=True)
+    pair = pa.struct([("seen.first", pa.timestamp("us"))])
+    schema = pa.schema([("at", pa.timestamp("us")), ("pair", pair)])
+    read = everything(source(inputs, "parquet", schema=schema))
+    assert read.rows["at"].cast(pa.int64()).to_pylist() == [1, 3]
+    assert whys(read, inputs) == [("a", 2, "column 'pair' has nanoseconds, as INT96")]
+
+
 def test_the_columns_of_parquet_are_those_of_its_first_file(inputs: Path) -> None:
     with pytest.raises(InputError, match="have none that says which columns there are; give the"):
         FileSource(inputs, "parquet", event_time="at")

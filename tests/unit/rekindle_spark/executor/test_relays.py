@@ -1,5 +1,6 @@
 """A branch behind a keyed step reads what the step's partitions write for it while it is away."""
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,42 @@ def test_a_branch_gives_later_what_it_would_have_given(tmp_path: Path, rows: int
         assert rows_of(parent) | rows_of(branch) == rows_of(together)
         assert given(branch) == given(together)
         assert together.taps == branch.taps == {}
+
+
+TIMED = pa.schema(
+    [
+        *NUMBERED,
+        ("second", pa.timestamp("s")),
+        ("day", pa.date64()),
+        ("times", pa.large_list(pa.time32("s"))),
+    ]
+)
+
+
+class Timed(Numbers):
+    """Numbers rows, with types that Parquet has not."""
+
+    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        moment = dt.datetime(2024, 5, 1, 12)
+        for row in super().handle(key, rows, value):
+            yield (*row, moment, moment.date(), [moment.time()])
+
+
+def seconds(table: pa.Table) -> pa.Table:
+    return table.set_column(2, "number", table["second"].cast(pa.int64()))
+
+
+def test_a_branch_gets_rows_of_the_types_that_its_step_gives(tmp_path: Path) -> None:
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    timed = rows.stateful("numbered", Timed(), keys=["key"], schema=TIMED)
+    timed.map("dear", seconds, schema=TIMED).sink("cheap")
+    whole = program.build(pipeline)
+    made = stopped_branches.split(whole, records())
+    together = run(whole, NUMBERED0)
+    written(tmp_path, run(whole, NUMBERED0, "dear"))
+    branch = relayed(made, NUMBERED0 + 1, tmp_path)
+    assert rows_of(branch) == rows_of(together)
 
 
 def test_what_should_be_there_and_is_not_is_damage(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Layouts of the same values are one type; what cannot be carried is refused with its column."""
 
+import datetime as dt
 import mmap
+import re
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -26,6 +29,9 @@ UNFIT = {
     "twice": pa.struct([pa.field("a", pa.int8()), pa.field("a", pa.int8())]),
     "tensor": pa.fixed_shape_tensor(pa.int8(), [2]),
     "inside": pa.list_(pa.struct([pa.field("a", pa.string_view())])),
+    "bytes of none": pa.list_(pa.binary(0)),
+    "list of none": pa.list_(pa.int8(), 0),
+    "zone": pa.timestamp("us", "Nowhere/City"),
     "scale": pa.list_(pa.decimal128(5, -2)),
 }
 
@@ -165,3 +171,85 @@ def test_large_text_of_more_than_2_gib_is_taken_in_parts_that_count_from_their_o
     column = column_types.column(pa.chunked_array([large]), pa.string())
     assert column.type == pa.string()
     assert [len(column[place].as_py()) for place in (1, 2)] == [199, 1]
+
+
+NANOSECONDS = pa.array([1_000, 1_001, None, 2_000, 2_002, 3_000], pa.timestamp("ns"))
+OFFSETS = pa.array([0, 1, 2, 2, 4, 6], pa.int32())
+NAMES = pa.array([*"abcdef"])
+
+
+@pytest.mark.parametrize(
+    ("array", "rows"),
+    [
+        (NANOSECONDS, [1, 4]),
+        (pa.StructArray.from_arrays([NAMES, NANOSECONDS], ["a", "b"]), [1, 4]),
+        (pa.ListArray.from_arrays(OFFSETS, NANOSECONDS), [1, 4]),
+        (pa.FixedSizeListArray.from_arrays(NANOSECONDS, 2), [0, 2]),
+        (pa.MapArray.from_arrays(OFFSETS, NAMES, NANOSECONDS), [1, 4]),
+        (NAMES, []),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "rows",
+)
+def test_rows_with_nanoseconds_are_found_in_lists_structs_and_maps(
+    array: pa.Array, rows: list[int]
+) -> None:
+    def cut(kind: pa.DataType) -> pa.DataType:
+        return pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
+
+    made = array.cast(column_types.replaced(array.type, cut), safe=False)
+    assert np.flatnonzero(column_types.are_cut(array, made)).tolist() == rows
+
+
+NOON = pa.array([43_200_000_001], pa.int64()).view(pa.timestamp("us"))
+DEEP = pa.struct([("x", pa.list_(pa.float32()))])
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "why"),
+    [
+        (pa.array([1]), pa.timestamp("us"), "has int64, and no unit of these"),
+        (pa.array([[1]]), pa.list_(pa.duration("s")), "has list<item: int64>, and no unit"),
+        (NOON, pa.int64(), "has timestamp[us], and no unit of these"),
+        (NOON, pa.date32(), "has a value that date32[day] would cut"),
+        (NOON, pa.timestamp("s"), "would lose data"),
+        (pa.array([2]), pa.bool_(), "has a value that bool would cut"),
+        (pa.array([1.005]), pa.decimal128(5, 2), "has a value that decimal128(5, 2) would cut"),
+        (pa.array([1e39]), pa.float32(), "has a number that is too large for its type"),
+        (pa.array([{"x": [1e39]}]), DEEP, "has a number that is too large for its type"),
+        (pa.array([1.5]), pa.int64(), "was truncated"),
+        (pa.array([2**53 + 1]), pa.float64(), "not in range"),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
+)
+def test_a_value_that_would_be_another_is_told_with_its_column(
+    given: pa.Array, kind: pa.DataType, why: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)) as caught:
+        column_types.exact(pa.table({"x": given}), pa.schema([("x", kind)]))
+    assert str(caught.value).startswith("column 'x': ")
+
+
+def test_a_null_where_none_may_be_is_told_whatever_its_type() -> None:
+    schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    with pytest.raises(ValueError, match="column 'x': has nulls, and may have none"):
+        column_types.exact(pa.table({"x": pa.array([None], pa.int64())}), schema)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pa.array([1, 0]), pa.bool_()),
+        (pa.array([0.1]), pa.float32()),
+        (pa.array([0.1]), pa.decimal128(5, 2)),
+        (pa.array([float("inf")]), pa.float16()),
+        (pa.array([dt.date(2024, 1, 1)]), pa.timestamp("us")),
+        (pa.array([dt.datetime(2024, 1, 1)]), pa.date32()),
+        (NOON.cast(pa.timestamp("us", "Europe/Berlin")), pa.timestamp("us")),
+        (pa.array(["2024-01-01"]), pa.timestamp("us")),
+        (pa.nulls(2), pa.timestamp("us")),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
+)
+def test_a_value_that_another_type_holds_is_taken(given: pa.Array, kind: pa.DataType) -> None:
+    made = column_types.exact(pa.table({"x": given}), pa.schema([("x", kind)]))["x"]
+    assert made.combine_chunks().equals(given.cast(kind))

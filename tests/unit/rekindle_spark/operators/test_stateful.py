@@ -21,6 +21,7 @@ from rekindle_spark.operators import (
     ValueState,
 )
 from rekindle_spark.operators import stateful as stateful_module
+from rekindle_spark.user_code.dead_letter_sieve import Sieve, Tolerance
 
 SECOND = 1_000_000
 SCHEMA = pa.schema(
@@ -423,3 +424,24 @@ def test_two_hours_that_a_clock_shows_alike_are_two_keys() -> None:
         state = operator.load(operator.dump(state))
         found.append((emitted["hour"].combine_chunks(), emitted["count"].to_pylist()))
     assert found == [(hours, [1, 1]), (hours, [2, 2])]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([90_000, 3_600], pa.int32()).view(pa.time32("s")),
+        pa.array([-1, 86_399_999_999]).view(pa.time64("us")),
+        pa.array([86_400_001, 86_400_000]).view(pa.date64()),
+    ],
+    ids=lambda keys: str(keys.type),
+)
+def test_a_key_that_is_none_of_its_type_is_told_and_is_no_other_key(keys: pa.Array) -> None:
+    schema = pa.schema([("key", keys.type), ("event_time", pa.timestamp("us"))])
+    output = pa.schema([*schema, ("count", pa.int64())])
+    operator = KeyedStateful("keys", schema, "event_time", ["key"], Counted(), output, "event_time")
+    rows = pa.table([keys, [moment(0)] * 2], schema=schema)
+    with pytest.raises(pa.ArrowInvalid, match=r"not within|whole number of days"):
+        operator.process(operator.initial(), [rows], INITIAL_WATERMARK, SECOND)
+    sieve = Sieve("keys", "keys/0", 0, ("key",), Tolerance(1, 1))
+    _, found = operator.process(operator.initial(), [rows], INITIAL_WATERMARK, SECOND, sieve)
+    assert found["count"].to_pylist() == [1]

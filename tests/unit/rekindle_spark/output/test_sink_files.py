@@ -13,6 +13,7 @@ from rekindle_store import store_files
 from rekindle_testing.runtime_builders import watched_flushes
 
 ROWS = pa.table({"n": [1, 2, 3]})
+TOO_LATE = 2**31 * 86_400_000  # the first day that Parquet has no number for, in milliseconds
 
 
 @pytest.fixture
@@ -54,6 +55,8 @@ def test_each_file_and_then_each_folder_is_put_on_disk_once(store: Path) -> None
     [
         pa.array([b"a", b"\xff"]).view(pa.string()),
         pa.array([0, 5]).view(pa.date64()),
+        pa.array([0, TOO_LATE]).view(pa.date64()),
+        pa.array([[0], [TOO_LATE]]).cast(pa.list_(pa.timestamp("ms"))).view(pa.list_(pa.date64())),
         pa.array([0, 86_400], pa.int32()).view(pa.time32("s")),
         pa.array([0, -1]).view(pa.time64("us")),
         pa.array([decimal.Decimal(1), decimal.Decimal(100)], pa.decimal128(3)).view(
@@ -74,6 +77,15 @@ def test_a_value_that_is_none_of_its_type_is_told_with_its_column(
     outputs.write("delays", "0-1.parquet", table[:1])
 
 
+def test_days_that_would_come_back_as_others_do_not_wait_for_a_branch(tmp_path: Path) -> None:
+    outputs = SinkFiles(store_files.at(tmp_path))
+    outputs.keep_waiting("dear", "0-1.parquet", pa.table({"x": pa.array([b"\xff"]).view("string")}))
+    for wrong in (5, TOO_LATE):
+        table = pa.table({"x": pa.array([wrong]).view(pa.date64())})
+        with pytest.raises(StepError, match="query dear, column 'x'"):
+            outputs.keep_waiting("dear", "0-1.parquet", table)
+
+
 def test_files_that_are_written_again_are_the_same_files(store: Path) -> None:
     write(store)
     before = {name: (store / name).read_bytes() for name in names(store)}
@@ -88,6 +100,7 @@ def test_files_that_are_written_again_are_the_same_files(store: Path) -> None:
         pa.list_(pa.struct([])),
         pa.month_day_nano_interval(),
         pa.run_end_encoded(pa.int32(), pa.string()),
+        pa.binary(0),
     ],
 )
 def test_a_column_that_parquet_cannot_hold_is_refused_by_its_name(kind: pa.DataType) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rekindle.model.errors import InputError
-from rekindle_spark.pipeline import replay as replay_module
+from rekindle_spark.operators import column_types
 from rekindle_spark.pipeline.replay import Replay
 
 ROWS = 1000
@@ -123,6 +123,27 @@ def test_event_times_that_are_no_whole_microseconds_are_refused(tmp_path: Path, 
         Replay(file, "t").check("rows")
 
 
+def test_nanoseconds_of_96_bits_inside_of_others_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "deep.parquet"
+    fine = pa.array([[{"at": None}, {"at": 1_001}]], pa.list_(pa.struct([("at", pa.int64())])))
+    deep = fine.cast(pa.list_(pa.struct([("at", pa.timestamp("ns"))])))
+    table = pa.table({"t": times()[:1], "visits": deep})
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True)
+    with pytest.raises(InputError, match="has times with nanoseconds in 'visits', as INT96"):
+        Replay(file, "t").check("rows")
+
+
+def test_a_flipped_bit_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> None:
+    file = tmp_path / "flipped.parquet"
+    table = pa.table({"t": times(), "n": range(ROWS)})
+    pq.write_table(table, file, compression="none", use_dictionary=["t"], write_page_checksum=True)
+    content = bytearray(file.read_bytes())
+    content[content.index((ROWS - 2).to_bytes(8, "little"))] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"row group 0: cannot be read \(.*checksum"):
+        Replay(file, "t").read(0, ROWS)
+
+
 def test_a_column_with_a_point_in_its_name_is_looked_at_as_any_other(tmp_path: Path) -> None:
     file = tmp_path / "points.parquet"
     fine = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))
@@ -147,8 +168,8 @@ def test_which_leaves_a_replay_reads_is_found_once_for_all_row_groups(
         asked.append(path)
         return is_of(name, path)
 
-    is_of = replay_module._is_of
-    monkeypatch.setattr(replay_module, "_is_of", counted)
+    is_of = column_types.is_of
+    monkeypatch.setattr(column_types, "is_of", counted)
     replay = Replay(file, "t", columns=("pair",))
     found = replay.row_group_bytes()
     groups = [pq.ParquetFile(file).metadata.row_group(group) for group in range(20)]
