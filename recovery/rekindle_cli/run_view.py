@@ -47,7 +47,6 @@ AWAITED_SECONDS = 2.0
 EPOCHS_OF_RATE = 20
 QUERIES_SHOWN_MAX = 30
 LEVEL_SECONDS, LATE_SECONDS = 5.0, 15.0
-MESSAGES_SHOWN = 3
 STARTING, WAITING = "starting", "waiting for nodes"
 HOSTS, FIRST_PLAN, FIRST_EPOCH = "an executor on each node", "the first plan", "the first epoch"
 # Sources have had no rows for so long: whoever waits for an end learns how to end the run.
@@ -88,6 +87,9 @@ class RunDisplay(Protocol):
     def say(self, text: str) -> None:
         """Show one sentence."""
 
+    def note(self, label: str, text: str) -> None:
+        """Show something that is needed as long as the run lasts, such as an address."""
+
     def await_next(self, what: str) -> None:
         """Show what the start waits for from now on."""
 
@@ -120,6 +122,10 @@ class JsonView:
         """Print one sentence where it does not disturb the JSON."""
         print(text, file=sys.stderr, flush=True)
 
+    def note(self, label: str, text: str) -> None:
+        """Print it where it does not disturb the JSON."""
+        self.say(f"{label}: {text}")
+
     def await_next(self, what: str) -> None:
         """Print it where it does not disturb the JSON."""
         self.say(f"waiting for {what}")
@@ -135,7 +141,8 @@ class JsonView:
 class RunView:
     """State, nodes, rate, lag by query, losses, the newest plan, and where the output is.
 
-    `awaited` is what the start waits for; `address` is the web console's, "" without one."""
+    Sentences are lines; on a terminal they go above the table, and users' functions may print many.
+    `awaited` is what the start waits for; `notes` stay in the table, by label."""
 
     nodes_expected: int
     output: str
@@ -145,13 +152,12 @@ class RunView:
     awaited: str = ""
     losses: int = 0
     plan: str = ""
-    address: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
     rows: int = 0
     priorities: dict[str, float] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     late_rows: dict[str, int] = field(default_factory=dict)
     dead_letters: dict[str, int] = field(default_factory=dict)
-    messages: deque[str] = field(default_factory=lambda: deque(maxlen=MESSAGES_SHOWN))
     _cuts: dict[int, float] = field(default_factory=dict)
     _rates: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=EPOCHS_OF_RATE))
     _reached: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -180,10 +186,14 @@ class RunView:
             self._live = None
 
     def say(self, text: str) -> None:
-        """Show one sentence: below the table, or as a line."""
-        self.messages.append(text)
-        if self._live is None:
-            self._print(text)
+        """Show one sentence: as a line, above the table where there is one."""
+        self._print(text)
+
+    def note(self, label: str, text: str) -> None:
+        """Keep it in the table; without a terminal it is a line."""
+        self.notes[label] = text
+        if not self.console.is_terminal:
+            self._print(f"{label}: {text}")
 
     def await_next(self, what: str) -> None:
         """Show what the start waits for from now on, and for how long."""
@@ -226,8 +236,7 @@ class RunView:
 
     def _on_coordinator_started(self, record: Mapping[str, Any]) -> None:
         if port := record.get("console_port"):
-            self.address = f"http://127.0.0.1:{port}/"
-            self.say(f"web console: {self.address}")
+            self.note("web console", f"http://127.0.0.1:{port}/")
 
     def _on_joined(self, record: Mapping[str, Any]) -> None:
         if record["node"] in self.nodes:
@@ -247,7 +256,7 @@ class RunView:
         self.say(f"node {record['node']} {how}, {self._of_nodes()}")
 
     def _on_plan(self, record: Mapping[str, Any]) -> None:
-        self.priorities = dict(record["priorities"])
+        self.priorities = _of_queries(record["priorities"])
         self.plan = record["text"]
         self.say(record["text"])
         if self.state == STARTING:
@@ -381,14 +390,13 @@ class RunView:
     def _picture(self) -> Table:
         outer = Table.grid(padding=(0, 0))
         outer.add_row(Text(self._line(), style="bold"))
-        outer.add_row(self._queries())
+        if self.priorities:
+            outer.add_row(self._queries())
         if self.plan:
             outer.add_row(Text(f"plan: {self.plan}", style="dim"))
-        for message in tuple(self.messages):  # other threads say something meanwhile
-            outer.add_row(Text(f"· {message}", style="dim"))
         outer.add_row(Text(f"output: {self.output}", style="dim"))
-        if self.address:
-            outer.add_row(Text(f"web console: {self.address}", style="dim"))
+        for label, text in tuple(self.notes.items()):  # other threads note something meanwhile
+            outer.add_row(Text(f"{label}: {text}", style="dim"))
         return outer
 
     def _queries(self) -> Table:
@@ -412,6 +420,15 @@ class RunView:
             return Text("-", style="dim")
         style = "green" if lag < LEVEL_SECONDS else "yellow" if lag < LATE_SECONDS else "red"
         return Text(f"{lag:.1f} s", style=style)
+
+
+def _of_queries(priorities: Mapping[str, float]) -> dict[str, float]:
+    """Priorities of queries, from the shares that their partitions have of them in a plan."""
+    found: dict[str, float] = {}
+    for partition, share in priorities.items():
+        query, _, _ = partition.rpartition("/")
+        found[query] = found.get(query, 0.0) + share
+    return found
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class _Run:
                     )
                 )
             address = control.zookeeper.connect_string
-            view.say(f"see more with: rekindle status {place} --zookeeper {address}")
+            view.note("see more with", f"rekindle status {place} --zookeeper {address}")
             run = cls(request, view, cluster, control, provisioning, driver, EventFile(driver.log))
             stack.callback(driver.end)
             stack.callback(provisioning.close)

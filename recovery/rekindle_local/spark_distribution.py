@@ -64,9 +64,7 @@ def find_distribution() -> Distribution:
     found, version = find_java()
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise InputError(
-            where="pyspark", what="is not installed", remedy="pip install 'rekindle[spark]'"
-        )
+        raise InputError(where="pyspark", what="is not installed", remedy="install rekindle[spark]")
     home = Path(spec.origin).parent
     core = next((home / "jars").glob("spark-core_*.jar"), None)
     if core is None:

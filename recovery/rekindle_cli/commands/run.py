@@ -295,17 +295,30 @@ def _run_on_cluster(
         identity=given.identity,
     )
     view = run_view.make(wanted.runtime.nodes_expected, given.store, as_json=as_json)
+    _say_if_it_ends(given.store, view)
     with ExitStack() as stack:
         if sys.stdout.isatty():
             log = Path(f"{loaded.path.stem}-driver.log")
             stack.enter_context(run_view.log_apart(log))
-            view.say(f"what Spark prints is in {log}")
+            view.note("what Spark prints", str(log))
         stack.enter_context(run_view.shown(events, view))
         view.await_next(f"Spark at {given.master}" if given.master else "Spark")
         driver_main.run(
             loaded.pipeline, wanted, place, started=partial(_spark_is_there, given.store, view)
         )
     _summarise(view)
+
+
+def _say_if_it_ends(store: str, view: "RunDisplay") -> None:
+    """A store that was asked to finish keeps the request, and each later run ends by it too."""
+    from rekindle_spark.store.checkpoint_store import FINISH_REQUEST
+    from rekindle_store import store_files
+
+    if store_files.exists(store_files.at(store), FINISH_REQUEST):
+        view.say(
+            f"{store} has a file named {FINISH_REQUEST}: the run ends once all output is "
+            "committed; to begin again, name another --store, or remove this one"
+        )
 
 
 def _spark_is_there(store: str, view: "RunDisplay") -> None:
@@ -340,6 +353,7 @@ def _run_locally(request: LocalRequest, checking: _Checking, *, as_json: bool) -
     from rekindle_cli import run_view
 
     view = run_view.make(request.nodes, request.store, as_json=as_json)
+    _say_if_it_ends(request.store, view)
     perform(request, view)
     _summarise(view)
 

@@ -399,6 +399,7 @@ def main() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
     stack_sampler.begin("host", refuses=False)
     print_forwarding.install()
+    print_forwarding.close_input()
     host_socket.serve(path, jvm, partial(_serve, host), "*.note")
     os._exit(0)
 

@@ -277,10 +277,8 @@ def main() -> None:
     """Run one trial after the other until the host ends."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
-    # what functions print goes where the host's does, and they have nothing to read
-    os.dup2(2, 1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    os.dup2(2, 1)  # what functions print goes where the host's does
+    print_forwarding.close_input()
     # on a machine that runs out of memory the kernel ends trials first
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

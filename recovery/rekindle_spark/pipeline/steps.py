@@ -376,7 +376,7 @@ class Pipeline:
         """
         where = argument_checks.place("step", step.name)
         if step.name in self.steps:
-            what, remedy = "is there twice", "give each step of the pipeline a name of its own"
+            what, remedy = "is there twice", "give each source, step and sink a name of its own"
             argument_checks.refuse(where, what, remedy)
         argument_checks.check_whole(f"{where}: parallelism", step.parallelism, PARALLELISM_MAX)
         if step.kind == "keyed" and not step.keys and step.parallelism > 1:

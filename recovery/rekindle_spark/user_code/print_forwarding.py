@@ -5,12 +5,13 @@
     report   `printed`: [step, partition, epoch, text] for each line
     driver   writes these lines to its standard error
 
-What threads of the user's own print is in the executor's log alone. `partition` says where the
-code is, `host` takes the lines, `job_runner` shows them.
+Standard input is empty. What threads of the user's own print is in the executor's log alone.
+`partition` says where the code is, `host` takes the lines, `job_runner` shows them.
 """
 
 import io
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,6 +45,14 @@ def install() -> None:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
+
+
+def close_input() -> None:
+    """Let functions read an empty standard input, which raises EOFError in `input()`. Nobody
+    answers them: at a pipe that stays open they would wait until they count as hung."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ WINDOW = 'readings.window("hourly", keys=[{keys}], size_seconds=3600, aggregates
         pytest.param(CYCLE, ["cycle", "first", "second"], id="a cycle"),
         pytest.param(
             'readings.sink("rows")\nreadings.sink("rows")',
-            ["step rows: is there twice", "a name of its own"],
+            ["step rows: is there twice", "each source, step and sink a name of its own"],
             id="a name that is there twice",
         ),
         pytest.param(

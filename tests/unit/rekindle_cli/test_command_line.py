@@ -1,6 +1,7 @@
 """The command line: what it lists, what it imports, and how errors end."""
 
 import errno
+import os
 import re
 import subprocess
 import sys
@@ -98,6 +99,18 @@ def test_a_command_whose_extra_is_not_installed_names_it(
     missing = ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
     assert run_failing(missing) == 2
     assert "install rekindle[spark]" in capsys.readouterr().err
+
+
+def test_where_no_extra_with_commands_is_installed_the_command_names_one() -> None:
+    without = "import sys; sys.modules['typer'] = None; from rekindle_cli import __main__ as cli; "
+    ended = subprocess.run(
+        [sys.executable, "-c", without + "sys.exit(cli.main())"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "install rekindle[run]" in ended.stderr
 
 
 def test_a_missing_module_of_ours_is_a_bug_and_not_hidden() -> None:

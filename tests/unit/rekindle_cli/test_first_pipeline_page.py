@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,21 @@ def test_the_pipeline_of_the_overview_runs_on_the_data_of_the_example(
     out, _ = capfd.readouterr()
     assert "failures, priority 10: " in out
     assert "traffic, priority 2: " in out
+
+
+def test_the_cells_of_a_notebook_run_as_the_page_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## In a notebook")[2]
+    (path,) = re.findall(r"a cell says\s`(LOG = .*?)`", section)
+    (last,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    assert command_line.run(command_line.application, ["init", "."]) == 0
+    rest = re.sub("^LOG = .*$", path, Path("web_log.py").read_text(), flags=re.MULTILINE)
+    cells: dict[str, Any] = {"__name__": "__main__"}  # and no __file__
+    for cell in (rest, last):
+        exec(cell, cells)
+    assert cells["outputs"]["failures"].num_rows > 20
 
 
 def test_the_page_shows_code_of_the_example() -> None:

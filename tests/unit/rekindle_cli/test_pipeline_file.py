@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.model.errors import InputError
-from rekindle_cli import pipeline_file
+from rekindle_cli import guard, pipeline_file
 from rekindle_cli.guard import CallLimits
 from rekindle_cli.pipeline_file import LoadedPipeline
 
@@ -265,6 +265,18 @@ def test_code_is_given_up_late_on_a_busy_machine_but_not_before_it_could_run() -
     assert limits.are_over(10.0, 50.0)
     assert limits.are_over(3.0, 100.0)
     assert not limits.are_over(2.9, 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_busy"), [(CallLimits(600.0, ends_at=0.0), True), (SHORT, False)]
+)
+def test_whose_file_is_given_up_for_a_busy_machine_learns_of_it(
+    tmp_path: Path, limits: CallLimits, is_busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LEAST_SECONDS", 0.2)
+    with pytest.raises(InputError) as refused:
+        pipeline_file.load(str(written(tmp_path, "import time; time.sleep(100)")), limits)
+    assert ("this machine is busy" in str(refused.value)) == is_busy
 
 
 def test_everything_is_as_before_once_a_file_was_loaded(tmp_path: Path) -> None:

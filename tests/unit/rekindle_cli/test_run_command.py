@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rekindle_cli import command_line
+from rekindle_local import local_run
 
 MASTER = "spark://127.0.0.1:9"
 PIPELINE = """
@@ -205,6 +206,26 @@ def test_on_a_store_that_was_run_before_no_function_is_called(
     (tmp_path / "store" / "generations" / "1.json").write_text("{}")
     (end,) = run(tmp_path, capfd, FAILING)
     assert end.startswith("event file ")
+
+
+@pytest.mark.parametrize("is_finishing", [True, False])
+def test_a_run_on_a_store_that_was_asked_to_finish_says_that_it_will_end(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_finishing: bool,
+) -> None:
+    store = tmp_path / "store"
+    (store / "generations").mkdir(parents=True)
+    (store / "generations" / "1.json").write_text("{}")
+    if is_finishing:
+        (store / "finish").touch()
+    monkeypatch.setattr(local_run, "perform", lambda *_: None)
+    file = pipeline_file(tmp_path, 'readings.sink("rows")')
+    arguments = ["run", file, "--local", "1", "--store", str(store)]
+    assert command_line.run(command_line.application, arguments) == 0
+    said = capfd.readouterr().out
+    assert (f"{store} has a file named finish: the run ends" in said) == is_finishing
 
 
 def test_functions_need_not_be_called_beforehand(

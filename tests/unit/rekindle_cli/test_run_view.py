@@ -85,7 +85,7 @@ def test_what_a_start_waits_for_is_a_line_once_it_takes_over_two_seconds() -> No
 def test_a_start_waits_for_nodes_then_a_plan_then_an_epoch() -> None:
     seen, _ = view()
     awaited = []
-    plan = {"kind": "plan", "text": "Plan 1", "priorities": {"q": 1.0}}
+    plan = {"kind": "plan", "text": "Plan 1", "priorities": {"q/0": 1.0}}
     cut = {"kind": "cut", "epoch": 1, "rows": 5, "cut_at": 100.0}
     for record in ({"kind": "joined", "node": "a"}, {"kind": "joined", "node": "b"}, plan, cut):
         seen.show(record)
@@ -203,15 +203,40 @@ def test_steps_that_begin_in_a_changed_pipeline_are_named() -> None:
 def test_a_terminal_has_a_table_with_the_most_important_query_first_and_markup_as_it_is() -> None:
     seen, shown = view(terminal=True)
     seen.start()
-    plan = {"kind": "plan", "priorities": {"low": 1.0, "[bold]high": 9.0}, "text": "all of it"}
-    seen.show(plan)
+    shares = {"low/0": 0.5, "low/1": 0.5, "[bold]high/0": 3.0, "[bold]high/1": 6.0}
+    seen.show({"kind": "plan", "priorities": shares, "text": "all of it"})
     seen.show({"kind": "query-stopped", "query": "low", "text": "step x: raised"})
     seen.stop()
-    text = shown.getvalue()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())
     last = text[text.rindex("priority") :]
+    assert re.search(r"9 . +- . \[bold\]high +\n", last)
+    assert re.search(r"1 . +stopped . low +\n", last)
     assert last.index("[bold]high") < last.index("low")
-    assert "stopped" in last
     assert "plan: all of it" in last
+
+
+def test_on_a_terminal_no_sentence_drives_another_from_the_screen() -> None:
+    seen, shown = view(terminal=True)
+    seen.start()
+    seen.say("killing 2 of 4 nodes")
+    for number in range(10):
+        seen.say(f"printed by step seen, rides/0, epoch {number}: rows: 500")
+    seen.stop()
+    assert "killing 2 of 4 nodes" in shown.getvalue()
+
+
+def test_what_is_needed_as_long_as_the_run_lasts_stays_in_the_table() -> None:
+    seen, shown = view(terminal=True)
+    seen.note("see more with", "rekindle status local/rides --zookeeper 127.0.1.1:2181")
+    assert shown.getvalue() == ""
+    seen.start()
+    seen.say("a sentence")
+    seen.stop()
+    text = shown.getvalue()
+    assert "rekindle status local/rides" in text[text.index("a sentence") :]
+    lines, printed = view()
+    lines.note("see more with", "rekindle status local/rides")
+    assert printed.getvalue() == "see more with: rekindle status local/rides\n"
 
 
 def test_the_address_of_the_console_is_a_line_and_stays_in_the_table() -> None:

@@ -2,6 +2,8 @@
 
 import io
 import logging
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -54,6 +56,19 @@ def test_a_function_that_prints_for_each_row_fills_no_report() -> None:
     assert len(lines[3][3]) == print_forwarding.CHARACTERS_MAX
     assert lines[-1] == [*PLACE, "... and 9,900 more lines, in the executor's log"]
     assert log.getvalue().count("\n") == 10_000
+
+
+def test_a_function_that_reads_standard_input_does_not_wait_for_it() -> None:
+    """In a process whose standard input is a pipe that nobody writes or closes, as a host's is."""
+    reads = "from rekindle_spark.user_code import print_forwarding as f; f.close_input(); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", reads],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert process.stderr is not None
+        assert b"EOFError" in process.stderr.read()
 
 
 def test_threads_keep_what_they_print_apart() -> None:
