@@ -85,8 +85,15 @@ class Kafka:
         if self.start not in (EARLIEST, LATEST):
             what = f"is {argument_checks.shown(self.start)}"
             argument_checks.refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")
+        argument_checks.check_kind(
+            f"{where}: tombstones", self.tombstones, bool, "give True or False"
+        )
+        argument_checks.check_kind(f"{where}: group", self.group, str, "give a consumer group")
         if self.value is not None:
+            remedy = "give Json(...), Csv(...), Avro(...) or Bytes(...)"
+            argument_checks.check_kind(f"{where}: value", self.value, Decoder, remedy)
             self.value.check(f"{where}: value")
+        argument_checks.check_list(f"{where}: columns", self.columns)
         for name in self.columns:
             if name not in RECORD.names:
                 remedy = f"choose of: {', '.join(RECORD.names)}"
@@ -421,7 +428,9 @@ def _check_topic(topic: str, identity: str, described: Any) -> None:
 def _check_names(where: str, servers: object, topics: object, pattern: object) -> None:
     kafka_options.check_servers(where, servers)
     argument_checks.check_list(f"{where}: topics", topics)
+    argument_checks.check_kind(f"{where}: pattern", pattern, str, "give a text")
     assert isinstance(topics, Sequence)
+    assert isinstance(pattern, str)
     for topic in topics:
         kafka_options.check_topic(where, topic)
     if bool(topics) == bool(pattern):
@@ -430,7 +439,7 @@ def _check_names(where: str, servers: object, topics: object, pattern: object) -
     if len({*topics}) != len(topics):
         argument_checks.refuse(f"{where}: topics", "name one twice", "name each once")
     try:
-        re.compile(str(pattern))
+        re.compile(pattern)
     except re.error as error:
         what = f"is no regular expression ({error})"
         argument_checks.refuse(f"{where}: pattern", what, "mend it")
