@@ -1,9 +1,11 @@
 """The source of Kafka on a real broker, without Spark: ranges, absences, what is gone."""
 
 import datetime as dt
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import broker
@@ -16,7 +18,10 @@ from rekindle.model.errors import DataLossError, InputError, SourceAwayError
 from rekindle_local import process_sets
 from rekindle_spark.connectors import kafka_ranges
 from rekindle_spark.connectors.kafka import LATEST, Kafka
+from rekindle_spark.driver import source_intake
+from rekindle_spark.driver.source_intake import Intake, Intakes, Lost, SourceAnswer
 from rekindle_spark.executor import source_reading
+from rekindle_spark.pipeline.unbounded_source import SKIP, SourceTerms
 
 LIMIT_SECONDS = 30.0
 
@@ -161,12 +166,68 @@ def test_both_kinds_of_timestamps_are_read(kafka: Broker) -> None:
         assert is_given == (kind == "create")
 
 
+def test_records_of_other_peoples_producers_are_as_they_were_written(kafka: Broker) -> None:
+    headers = [("trace", b"1"), ("trace", None), ("größe", b""), ("", b"\xff")]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        topic = f"of-{codec}"
+        kafka.make_topic(topic, compression_type=codec if codec != "none" else "uncompressed")
+        kafka.produce(topic, 0, [b"a" * 1_000, None, b""], headers=headers)
+        kafka.produce(topic, 0, [b"timeless"], timestamp=-1)
+        columns = ("kafka_headers", "kafka_timestamp", "kafka_timestamp_type", "kafka_key")
+        found = Kafka(kafka.servers, [topic], columns=columns, tombstones=True)
+        rows = read(found, f"{topic}/0", 0, 4).to_pylist()
+        assert [row["kafka_value"] for row in rows] == [b"a" * 1_000, None, b"", b"timeless"]
+        given = [(one["name"], one["value"]) for one in rows[1]["kafka_headers"]]
+        assert given == headers
+        assert [row["kafka_timestamp"] is None for row in rows] == [False, False, False, True]
+        assert rows[3]["kafka_timestamp_type"] is None
+        assert {row["kafka_key"] for row in rows} == {None}
+
+
 def test_large_records_are_read(kafka: Broker) -> None:
     kafka.make_topic("large", max_message_bytes="20000000")
     value = b"x" * 10_000_000
     kafka.produce("large", 0, [b"a", value, b"c"])
     found = read(source(kafka, "large"), "large/0", 0, 3)["kafka_value"].to_pylist()
     assert found == [b"a", value, b"c"]
+
+
+def test_a_log_that_was_cut_back_is_told_by_its_end_and_by_the_epoch_of_its_leader(
+    kafka: Broker,
+) -> None:
+    kafka.make_topic("cut")
+    for number in range(10):
+        kafka.produce("cut", 0, [b"%d" % number])  # a batch each
+    found = source(kafka, "cut")
+    intake = Intake("numbers", SourceTerms(on_data_loss=SKIP), source_intake.beginning(100.0))
+    intakes = Intakes({"numbers": intake})
+    intake.heed(SourceAnswer(101.0, found.latest_offsets()))
+    assert intakes.cut(101.0, 10)["numbers"].spans[0][1:3] == [0, 10]
+    assert read(found, "cut/0", 0, 10).num_rows == 10
+    kafka.kill()
+    cut_back(kafka.folder / "data" / "cut-0" / "00000000000000000000.log", 7)
+    kafka.start()
+    there = answered(found)
+    assert there["cut/0"].latest == 7
+    for at in (102.0, 117.0):
+        intake.heed(SourceAnswer(at, there))
+        told = intakes.cut(at, 10)["numbers"]
+    assert told.lost == (Lost("cut/0", 10, 10, "its log was cut back to offset 7"),)
+    kafka.produce("cut", 0, [b"new"] * 5)
+    intake.heed(SourceAnswer(118.0, found.latest_offsets()))
+    assert intakes.cut(118.0, 10)["numbers"].spans[0][1:3] == [7, 12]
+    # a node that goes on where it has ended would leave out what was written before that
+    with pytest.raises(DataLossError, match="partition 0: has not all records of offsets 10 to 12"):
+        read(found, "cut/0", 10, 12)
+    assert read(found, "cut/0", 7, 12)["kafka_value"].to_pylist() == [b"new"] * 5
+
+
+def cut_back(log: Path, batches: int) -> None:
+    """Leave so many batches of a partition's log; each says its length behind its offset."""
+    data, end = log.read_bytes(), 0
+    for _ in range(batches):
+        end += 12 + int.from_bytes(data[end + 8 : end + 12], "big")
+    os.truncate(log, end)
 
 
 def test_offsets_are_committed_to_the_group(kafka: Broker) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ class Decoded:
     rejected: dict[int, str]
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """Makes rows with `schema` of values."""
 

@@ -65,6 +65,8 @@ NO_TIME = "has no event time"
 MISSING_SECONDS_MAX = 15.0
 # One that could not be read is listed again once it was changed, and then not for so long.
 MENDED_SECONDS = 10.0
+# A folder is left alone for so many times as long as it took to look at it.
+REST = 2.0
 # One listing counts files for so long at most: the rest are for the next one.
 COUNTING_SECONDS = 2.0
 COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
@@ -302,13 +304,15 @@ class FileSource:
 @dataclass(slots=True)
 class _Asking:
     """What the driver does: it lists the folder, and the files that are new. `clock` gives seconds
-    for the intervals of listings, of files that have to settle, and of those that are missing."""
+    for the intervals of listings, of files that have to settle, and of those that are missing.
+    `rest_seconds` lie between the beginnings of listings at least."""
 
     source: FileSource
     log: ListingLog
     clock: Callable[[], float] = time.monotonic
     there: dict[str, Found] = field(default_factory=dict)
     listed_at: float | None = None
+    rest_seconds: float = 0.0
     empty_since: float | None = None
     has_more: bool = False
     absences: "_Absences" = field(default_factory=lambda: _Absences())
@@ -320,7 +324,8 @@ class _Asking:
     def offsets(self) -> dict[str, PartitionOffsets]:
         """The offsets of all files that are listed, once new ones are."""
         now = self.clock()
-        is_due = self.listed_at is None or now - self.listed_at >= self.source.list_seconds
+        seconds = max(self.source.list_seconds, self.rest_seconds)
+        is_due = self.listed_at is None or now - self.listed_at >= seconds
         try:
             if is_due or self.has_more:
                 while not self._list(now):  # another driver was faster: what it listed is there
@@ -358,10 +363,12 @@ class _Asking:
         source, listing = self.source, self.log.catch_up()
         self.log.check_place()  # another driver may have been the first
         there: dict[str, Found] = {}
+        begin = self.clock()
         for one in source._matching():
             there[one.name] = one
             self._get_on(1, "lists its files")
-        self.there = there
+        self.there, looked = there, self.clock() - begin
+        self.rest_seconds = looked + REST * looked
         self.absences.look(listing, self.there, now, max(ABSENCE_SECONDS, source.list_seconds))
         if self.there or not self._waits(listing):
             self.empty_since = None

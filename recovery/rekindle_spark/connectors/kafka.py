@@ -45,6 +45,8 @@ RECORD = pa.schema(
 VALUE = pa.field("kafka_value", pa.binary())
 REJECTS = pa.schema([*RECORD, VALUE])
 TIMESTAMP_TYPES = {1: "create", 2: "append"}
+# What records have as their timestamp where their producer gave them none.
+NO_TIMESTAMP = -1
 # What microseconds can hold. A producer that counts nanoseconds is far beyond it.
 MILLISECONDS_MAX = (2**63 - 1) // 1_000
 
@@ -83,8 +85,15 @@ class Kafka:
         if self.start not in (EARLIEST, LATEST):
             what = f"is {argument_checks.shown(self.start)}"
             argument_checks.refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")
+        argument_checks.check_kind(
+            f"{where}: tombstones", self.tombstones, bool, "give True or False"
+        )
+        argument_checks.check_kind(f"{where}: group", self.group, str, "give a consumer group")
         if self.value is not None:
+            remedy = "give Json(...), Csv(...), Avro(...) or Bytes(...)"
+            argument_checks.check_kind(f"{where}: value", self.value, Decoder, remedy)
             self.value.check(f"{where}: value")
+        argument_checks.check_list(f"{where}: columns", self.columns)
         for name in self.columns:
             if name not in RECORD.names:
                 remedy = f"choose of: {', '.join(RECORD.names)}"
@@ -210,17 +219,21 @@ def _values(name: str, messages: Sequence[Any]) -> Iterable[Any]:
         case "kafka_offset":
             return (one.offset() for one in messages)
         case "kafka_timestamp":
-            times = (one.timestamp() for one in messages)
-            return (
-                at * 1_000 if kind in TIMESTAMP_TYPES and at <= MILLISECONDS_MAX else None
-                for kind, at in times
-            )
+            return (_microseconds(*one.timestamp()) for one in messages)
         case "kafka_timestamp_type":
-            return (TIMESTAMP_TYPES.get(one.timestamp()[0]) for one in messages)
+            times = (one.timestamp() for one in messages)
+            return (TIMESTAMP_TYPES.get(kind) if at != NO_TIMESTAMP else None for kind, at in times)
         case "kafka_key":
             return (one.key() for one in messages)
         case _:
             return (_headers(one.headers()) for one in messages)
+
+
+def _microseconds(kind: int, at: int) -> int | None:
+    """A record's timestamp, which the client gives in milliseconds."""
+    if kind not in TIMESTAMP_TYPES or at == NO_TIMESTAMP or at > MILLISECONDS_MAX:
+        return None
+    return at * 1_000
 
 
 def _headers(headers: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
@@ -246,6 +259,7 @@ class _Asking:
         try:
             identities, oldest, latest = self._answers()
         except library.KafkaException as error:
+            self._let_go_of_refused()
             raise kafka_options.of_error(
                 self._where, error.args[0], self.note, is_running=self.asked > 0
             ) from error
@@ -253,7 +267,7 @@ class _Asking:
         self.note.clear()
         self._check_first(identities)
         return {
-            name: PartitionOffsets(oldest[name], latest[name], identity)
+            name: PartitionOffsets(oldest[name], latest[name], identity, only_grows=True)
             for name, identity in identities.items()
             if name in oldest and name in latest
         }
@@ -268,6 +282,7 @@ class _Asking:
             finally:
                 client.poll(0)  # for the note
         except library.KafkaException as error:
+            self._let_go_of_refused()
             where, cause = f"topic {', '.join(topics)}", error.args[0]
             raise kafka_options.of_error(where, cause, self.note, is_running=True) from error
         self.note.clear()
@@ -301,8 +316,16 @@ class _Asking:
             finally:
                 self._consumer.poll(0)  # for the note
         except library.KafkaException as error:
+            self._let_go_of_refused()
             raise kafka_options.of_error(self._where, error.args[0], self.commit_note) from error
         self.commit_note.clear()
+
+    def _let_go_of_refused(self) -> None:
+        """Let go of clients whose credentials were refused: new ones read secrets again."""
+        if self.note.name in kafka_options.REFUSALS:
+            self._admin = None
+        if self.commit_note.name in kafka_options.REFUSALS:
+            self._consumer = None
 
     @property
     def _where(self) -> str:
@@ -405,7 +428,9 @@ def _check_topic(topic: str, identity: str, described: Any) -> None:
 def _check_names(where: str, servers: object, topics: object, pattern: object) -> None:
     kafka_options.check_servers(where, servers)
     argument_checks.check_list(f"{where}: topics", topics)
+    argument_checks.check_kind(f"{where}: pattern", pattern, str, "give a text")
     assert isinstance(topics, Sequence)
+    assert isinstance(pattern, str)
     for topic in topics:
         kafka_options.check_topic(where, topic)
     if bool(topics) == bool(pattern):
@@ -414,7 +439,7 @@ def _check_names(where: str, servers: object, topics: object, pattern: object) -
     if len({*topics}) != len(topics):
         argument_checks.refuse(f"{where}: topics", "name one twice", "name each once")
     try:
-        re.compile(str(pattern))
+        re.compile(pattern)
     except re.error as error:
         what = f"is no regular expression ({error})"
         argument_checks.refuse(f"{where}: pattern", what, "mend it")

@@ -29,7 +29,7 @@ OWN = (
 )
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Words in the names of options whose values are secrets.
-SECRETS = ("password", "secret", "key.pem", "sasl.oauthbearer.config", "token")
+SECRETS = ("password", "passphrase", "secret", "key.pem", "jaas", "sasl.oauthbearer.config")
 INVALID = "_INVALID_ARG"
 # Refused credentials and rights, by the names that the client gives to errors. At a start no
 # waiting mends them. Later they may pass: a broker restarts, or somebody changes rights.

@@ -27,6 +27,8 @@ QUEUED = "queued.max.messages.kbytes"
 MESSAGES_MAX, POLL_SECONDS = 10_000, 0.05
 # A broker that restarts is back after some seconds; who waits for longer holds up an epoch.
 SILENT_SECONDS_MAX = 10.0
+# Expired, or cut off: a leader was elected that lacked what the one before had.
+GONE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION")
 CONSUMER = {
     "group.id": "rekindle",  # wanted by the client, and used for nothing here
     "enable.auto.commit": False,
@@ -112,8 +114,10 @@ class _Reader:
                 (found if message.offset() < end else self.waiting).append(message)
             elif error.name() == "_PARTITION_EOF":
                 passed = max(passed, message.offset())
-            elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            elif error.name() in GONE:
                 raise self._expired(start, end)
+            elif error.name() == "GROUP_AUTHORIZATION_FAILED":
+                continue  # the group is used for nothing
             elif error.fatal() or error.name() in kafka_options.REFUSALS:
                 raise kafka_options.of_error(self.address.place, error, self.note, is_running=True)
             else:  # it may pass; where it does not, it says why nothing comes
@@ -159,9 +163,19 @@ def messages(address: PartitionAddress, start: int, end: int) -> Iterator[list[A
     with reader.lock:
         try:
             yield from reader.read(start, end)
+        except SourceAwayError:
+            _let_go(reader)
+            raise
         finally:
             if reader.position is None:  # what it would give next is not known
                 reader.waiting = []
+
+
+def _let_go(reader: _Reader) -> None:
+    """Let go of one that gave nothing: a new one reads secrets again, and knows no old servers."""
+    with _readers_lock:
+        if _readers.get(reader.address) is reader:
+            del _readers[reader.address]
 
 
 def _reader(address: PartitionAddress) -> _Reader:

@@ -25,7 +25,8 @@ from rekindle_spark.pipeline.unbounded_source import FAIL, PartitionOffsets, Sou
 FIRST_OFFSETS = 1_000
 # As many rows an epoch may have before it is known how long one takes.
 FIRST_ROWS = 10_000
-# So long a source partition may be missing: a server that has just started knows few of them.
+# So long a source partition may be missing, or end too soon: a server that has just started knows
+# few of them, and one that lost touch with the others knows an older end.
 MISSING_SECONDS_MAX = 15.0
 ARRIVALS_KEPT_MAX = 1_000
 # Partitions that are gone, of which a cut keeps where reading had ended; the newest are kept.
@@ -173,15 +174,17 @@ def beginning(now: float) -> StreamCut:
 @dataclass(slots=True)
 class Intake:
     """One source: its newest cut and answer, what hosts have read of it, and when offsets had
-    arrived. `step` is its name."""
+    arrived. `step` is its name. `shorter_since` has, of partitions that end before what was there,
+    since when, and where that was."""
 
     step: str
     terms: SourceTerms
     last: StreamCut
     answer: SourceAnswer | None = None
     greatest: dict[str, int] = field(default_factory=dict)
-    bytes_per_offset: float | None = None
+    bytes_per_row: float | None = None
     missing_since: dict[str, float] = field(default_factory=dict)
+    shorter_since: dict[str, tuple[float, int]] = field(default_factory=dict)
     arrived: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     has_begun: bool = False
     away_since: float | None = None
@@ -201,7 +204,12 @@ class Intake:
             self.away_since = answer.at if self.away_since is None else self.away_since
             return
         self.away_since = None
-        self.arrived.append((answer.at, {name: one.latest for name, one in answer.offsets.items()}))
+        latest = {name: one.latest for name, one in answer.offsets.items()}
+        newest = self.arrived[-1][1] if self.arrived else {}
+        for name in [name for name, end in latest.items() if end < newest.get(name, end)]:
+            for _, before in self.arrived:  # what is gone since then comes in no epoch
+                before[name] = min(latest[name], before.get(name, latest[name]))
+        self.arrived.append((answer.at, latest))
         if len(self.arrived) > ARRIVALS_KEPT_MAX:
             del self.arrived[1::2]
 
@@ -212,9 +220,11 @@ class Intake:
                 before = self.greatest.get(partition, one.greatest)
                 self.greatest[partition] = max(one.greatest, before)
         offsets = sum(one.offsets for one in read.values())
-        if offsets:
-            measured = sum(one.bytes for one in read.values()) / offsets
-            self.bytes_per_offset = max(measured, BYTES_DECAY * (self.bytes_per_offset or 0.0))
+        rows = sum(one.rows for one in read.values())
+        # gaps between rows, as of a compacted topic, make none of those to come smaller
+        if rows or (offsets and self.bytes_per_row is None):
+            measured = sum(one.bytes for one in read.values()) / (rows or offsets)
+            self.bytes_per_row = max(measured, BYTES_DECAY * (self.bytes_per_row or 0.0))
 
     def ahead(self, read: Mapping[str, RowsRead], now: float) -> dict[str, Any] | None:
         """The event of rows whose event times are too far ahead, where such rows begin."""
@@ -261,7 +271,9 @@ class Intake:
         for partition, there in answer.offsets.items():
             if partition not in known:
                 # partitions that are added later are read from their beginning
-                begin = there.oldest if known else answer.initial.get(partition, there.oldest)
+                begin = there.oldest
+                if not known:  # some may have expired since it said so
+                    begin = max(begin, answer.initial.get(partition, begin))
                 end = max(begin, there.latest)
                 cuts.append(PartitionCut(partition, begin, end, end, there.identity, busy_at=now))
         if lost and self.terms.on_data_loss == FAIL:
@@ -276,9 +288,9 @@ class Intake:
 
     def rows_max(self) -> int:
         """Rows of the next epoch at most, as this source has them."""
-        if self.bytes_per_offset is None:
+        if self.bytes_per_row is None:
             return min(FIRST_OFFSETS, self.terms.rows_per_epoch_max)
-        most = int(self.terms.bytes_per_epoch_max / max(self.bytes_per_offset, 1e-3))
+        most = int(self.terms.bytes_per_epoch_max / max(self.bytes_per_row, 1e-3))
         return max(1, min(self.terms.rows_per_epoch_max, most))
 
     def take(self, offered: StreamCut, ends: Mapping[str, int], now: float) -> StreamCut:
@@ -323,7 +335,7 @@ class Intake:
         """What there is of a partition behind its newest cut, and what is gone of it."""
         name, end = before.partition, before.end
         there = answer.offsets.get(name)
-        if there is None:
+        if there is None or self._may_be_stale(before, there, answer.at):
             return replace(before, begin=end, idle=False, busy_at=now), None
         cut = replace(before, identity=there.identity, idle=False)
         if there.identity != before.identity:
@@ -331,6 +343,11 @@ class Intake:
             begin = there.oldest
             self.greatest.pop(name, None)
             cut = replace(cut, greatest=None)
+        elif name in self.shorter_since:
+            _, low = self.shorter_since.pop(name)
+            why = f"its log was cut back to offset {low}"
+            lost = Lost(name, max(end, low), _known_end(before), why)
+            begin = max(there.oldest, min(end, low))
         elif there.oldest > end:
             why = there.why or "they have expired"
             lost, begin = Lost(name, end, there.oldest, why), there.oldest
@@ -338,6 +355,17 @@ class Intake:
             lost, begin = None, end
         latest = max(begin, there.latest)
         return replace(cut, begin=begin, end=latest, latest=latest), lost
+
+    def _may_be_stale(self, before: PartitionCut, there: PartitionOffsets, at: float) -> bool:
+        """Whether an answer gives less of a partition than was there before, and has not done so
+        for long: a server that does not know yet that another one leads gives what it has."""
+        name = before.partition
+        is_same = there.only_grows and there.identity == before.identity
+        if not is_same or there.latest >= _known_end(before):
+            self.shorter_since.pop(name, None)
+            return False
+        since, _ = self.shorter_since.setdefault(name, (at, there.latest))
+        return at - since < MISSING_SECONDS_MAX
 
     def _judged(self, cut: PartitionCut, now: float) -> PartitionCut:
         """Enter what has been read of the partition, and whether it is idle."""

@@ -37,7 +37,10 @@ def read(epochs: Iterable[Mapping[str, RowsRead]]) -> dict[str, Any]:
     """What was read of source partitions in some epochs, as the report says it: nothing where the
     source has none."""
     found = source_reading.merged(epochs)
-    said = {name: [one.greatest, one.offsets, one.bytes, one.ahead] for name, one in found.items()}
+    said = {
+        name: [one.greatest, one.offsets, one.bytes, one.ahead, one.rows]
+        for name, one in found.items()
+    }
     return {"read": said} if said else {}
 
 

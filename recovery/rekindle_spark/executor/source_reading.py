@@ -25,13 +25,15 @@ Span = tuple[str, int, int, str]
 @dataclass(frozen=True, slots=True)
 class RowsRead:
     """What was read of one source partition: the greatest event time (microseconds), None without
-    rows, and how many bytes so many offsets had. `ahead` rows do not count for the greatest: their
-    event times are more than `future_seconds_max` ahead."""
+    rows, and how many `rows` and bytes so many offsets had, with those that could not be decoded.
+    `ahead` rows do not count for the greatest: their event times are more than `future_seconds_max`
+    ahead."""
 
     greatest: int | None
     offsets: int
     bytes: int
     ahead: int = 0
+    rows: int = 0
 
     def plus(self, other: "RowsRead") -> "RowsRead":
         """Both."""
@@ -42,6 +44,7 @@ class RowsRead:
             self.offsets + other.offsets,
             self.bytes + other.bytes,
             self.ahead + other.ahead,
+            self.rows + other.rows,
         )
 
 
@@ -86,13 +89,17 @@ def read(
         given = source.read(partition, begin, end)
         if identity:
             identities[partition, identity] = None
+        rejected = None
         if isinstance(given, RowsAndRejects):
-            rejects += [given.rejects] if given.rejects.num_rows else []
-            given = given.rows
+            given, rejected = given.rows, given.rejects
         table = declared(given)
         tables.append(table)
         greatest, ahead = _greatest(table[source.event_time], latest)
-        found[partition] = RowsRead(greatest, end - begin, int(table.nbytes), ahead)
+        size, count = int(table.nbytes), table.num_rows
+        if rejected is not None and rejected.num_rows:
+            rejects.append(rejected)
+            size, count = size + int(rejected.nbytes), count + rejected.num_rows
+        found[partition] = RowsRead(greatest, end - begin, size, ahead, count)
     if identities and isinstance(source, IdentityChecking):
         source.check_identities([*identities])
     together = pa.concat_tables(rejects) if rejects else None

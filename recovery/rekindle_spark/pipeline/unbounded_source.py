@@ -43,12 +43,14 @@ prefetch = PrefetchBudget()
 class PartitionOffsets:
     """What can be read of one source partition: the offsets [oldest, latest). `identity` is another
     one once the partition has been recreated under the same name. `why` says what became of those
-    before `oldest`, where the source knows."""
+    before `oldest`, where the source knows. Where `latest` `only_grows`, a smaller one than before
+    says that rows are gone, and that others get their offsets."""
 
     oldest: int
     latest: int
     identity: str = ""
     why: str = ""
+    only_grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

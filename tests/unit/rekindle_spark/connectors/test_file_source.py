@@ -162,6 +162,20 @@ def test_a_file_has_to_settle(inputs: Path) -> None:
     assert ends(found, at=9.0) == {"0": (0, 2)}
 
 
+def test_a_folder_that_takes_long_to_list_is_left_alone_for_twice_as_long(inputs: Path) -> None:
+    (inputs / "a").write_text(lines(1))
+    found = source(inputs)
+    found.latest_offsets()
+    asking, times = found._asking, [10.0, 10.0, 14.0, 21.9, 22.0, 22.0, 22.0]
+    assert asking is not None
+    asking.listed_at, asking.clock = None, lambda: times.pop(0)
+    asking.offsets()  # from 10 to 14
+    (inputs / "b").write_text(lines(2, 3))
+    assert asking.offsets()["0"].latest == 1
+    assert asking.offsets()["0"].latest == 3
+    assert not times
+
+
 BAD_LINES = [
     ("json", "nonsense", "is no JSON object"),
     ("json", '{"at": 1, "value": "text"}', "Column(/value) changed from number to string"),

@@ -21,6 +21,7 @@ from rekindle_spark.connectors.kafka_ranges import PartitionAddress
 from rekindle_spark.pipeline import unbounded_source
 from rekindle_spark.pipeline.steps import Pipeline
 
+PASSPHRASE = "sasl.oauthbearer.assertion.private.key.passphrase"
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("value", pa.int64())])
 
 
@@ -73,11 +74,18 @@ def source(**given: Any) -> Kafka:
         ({"pattern": ".*"}, "topics: and a pattern are there both"),
         ({"topics": (), "pattern": "("}, "pattern: is no regular expression"),
         ({"start": "now"}, "start: is 'now'; choose one of: earliest, latest"),
+        ({"topics": (), "pattern": b".*"}, "pattern: is of type bytes; give a text"),
         ({"columns": ["offset"]}, "columns: name 'offset'"),
+        ({"columns": "kafka_key"}, "columns: is 'kafka_key', not a list"),
+        ({"tombstones": "no"}, "tombstones: is 'no'; give True or False"),
+        ({"group": 5}, "group: is 5; give a consumer group"),
+        ({"value": Json}, "value: is the class Json; give Json(...)"),
         ({"options": {"group.id": "x"}}, "option 'group.id': is set by Rekindle"),
         ({"options": {"queued.max.messages.kbytes": 1}}, "kbytes': is set by Rekindle"),
         ({"options": {"sasl.password": "x"}}, "option 'sasl.password': is a secret"),
         ({"options": {"ssl.key.pem": "x"}}, "option 'ssl.key.pem': is a secret"),
+        ({"options": {"sasl.jaas.config": "x"}}, "option 'sasl.jaas.config': is a secret"),
+        ({"options": {PASSPHRASE: "x"}}, f"option {PASSPHRASE!r}: is a secret"),
         ({"options": {"retries": []}}, "option 'retries': is of type list"),
     ],
 )
@@ -85,6 +93,11 @@ def test_what_cannot_be_meant_is_refused_with_its_place(given: dict[str, Any], t
     with pytest.raises(InputError) as refused:
         source(**given)
     assert text in str(refused.value)
+
+
+def test_where_tokens_come_from_is_no_secret() -> None:
+    options = {"sasl.oauthbearer.token.endpoint.url": "https://id.example/token"}
+    assert source(options=options).options == options
 
 
 @pytest.mark.parametrize("options", [{"no.such.option": 1}, {"fetch.wait.max.ms": "soon"}])
@@ -146,10 +159,12 @@ def test_tombstones_that_are_wanted_are_rows_of_nulls_in_their_place() -> None:
 
 
 def test_a_record_without_a_timestamp_has_none() -> None:
-    kafka = Kafka("b:9092", ["flights"])
-    rows, _ = rows_of(kafka, [Record(1, b"a", stamp=(0, 0)), Record(2, b"b", stamp=(2, 5))])
-    assert [row["kafka_timestamp"] is None for row in rows] == [True, False]
-    assert [row["kafka_value"] for row in rows] == [b"a", b"b"]
+    kafka = Kafka("b:9092", ["flights"], columns=("kafka_timestamp", "kafka_timestamp_type"))
+    stamps = [(0, 0), (2, 5), (1, -1)]  # -1 is what producers send that have none
+    rows, _ = rows_of(kafka, [Record(n, b"%d" % n, stamp=one) for n, one in enumerate(stamps)])
+    assert [row["kafka_timestamp"] is None for row in rows] == [True, False, True]
+    assert [row["kafka_timestamp_type"] for row in rows] == [None, "append", None]
+    assert [row["kafka_value"] for row in rows] == [b"0", b"1", b"2"]
 
 
 def test_a_timestamp_beyond_all_microseconds_is_none() -> None:
@@ -365,6 +380,72 @@ def test_an_error_in_the_place_of_records_explains_their_silence(
     reader = kafka_ranges._Reader(address, consumer, ErrorNote())
     with pytest.raises(SourceAwayError, match=r"at offset 0 \(words of _BAD_COMPRESSION\)"):
         list(reader.read(0, 5))
+
+
+@pytest.mark.usefixtures("client")
+def test_rights_to_the_group_that_is_used_for_nothing_may_lack() -> None:
+    refused = SimpleNamespace(error=lambda: Fault("GROUP_AUTHORIZATION_FAILED"))
+    batches: list[list[Any]] = [[refused], [Record(0, b"a"), Record(1, b"b")]]
+    consumer = SimpleNamespace(
+        assign=lambda _: None,
+        consume=lambda *_: batches.pop(0),
+        position=lambda _: [SimpleNamespace(offset=-1001)],
+    )
+    reader = kafka_ranges._Reader(PartitionAddress("b:9092", "flights", 3), consumer, ErrorNote())
+    found = [one.value() for some in reader.read(0, 2) for one in some]
+    assert found == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("name", ["_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"])
+@pytest.mark.usefixtures("client")
+def test_records_that_have_expired_or_were_cut_off_are_gone(name: str) -> None:
+    consumer = SimpleNamespace(
+        assign=lambda _: None, consume=lambda *_: [SimpleNamespace(error=lambda: Fault(name))]
+    )
+    reader = kafka_ranges._Reader(PartitionAddress("b:9092", "flights", 3), consumer, ErrorNote())
+    with pytest.raises(DataLossError, match="partition 3: has not all records of offsets 2 to 5"):
+        list(reader.read(2, 5))
+
+
+def test_who_was_refused_is_asked_again_with_the_secret_of_then(
+    client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("first")
+    made: list[dict[str, Any]] = []
+
+    def refusing(given: dict[str, Any]) -> Any:
+        made.append(given)
+
+        def refuse(*_: object, **__: object) -> Any:
+            given["error_cb"](Fault("_AUTHENTICATION"))
+            raise Refused(Fault("_TIMED_OUT"))
+
+        silent = SimpleNamespace(assign=lambda _: None, consume=lambda *_: [], poll=lambda _: 0)
+        silent.position = lambda _: [SimpleNamespace(offset=-1001)]
+        silent.describe_topics = silent.commit = refuse
+        return silent
+
+    monkeypatch.setattr(
+        kafka_options, "admin_library", lambda: SimpleNamespace(AdminClient=refusing)
+    )
+    monkeypatch.setattr(kafka_ranges, "SILENT_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(kafka_ranges, "_readers", OrderedDict())
+    client.Consumer, client.TopicCollection = refusing, tuple
+    found = source(options={"sasl.password": FromFile(str(secret))}, group="lag")
+    asking = kafka._Asking(found)
+    calls = (
+        lambda: asking.check_topics([("flights", "x")]),
+        lambda: asking.commit({"flights/0": 5}),
+        lambda: found.read("flights/0", 0, 5),
+    )
+    for call in calls:
+        made.clear()
+        for word in ("first", "second"):
+            secret.write_text(word)
+            with pytest.raises(RunError):
+                call()
+        assert [one["sasl.password"] for one in made] == ["first", "second"]
 
 
 @pytest.mark.parametrize("budget_mib", [None, 16, 128, 2_048])

@@ -13,7 +13,7 @@ from rekindle_spark.driver.epoch_cutter import FINAL_WATERMARK, Cut, EpochCutter
 from rekindle_spark.driver.source_intake import Intake, Intakes, Lost, SourceAnswer, StreamCut
 from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.operators.watermarks import INITIAL_WATERMARK
-from rekindle_spark.pipeline.unbounded_source import SKIP, PartitionOffsets, SourceTerms
+from rekindle_spark.pipeline.unbounded_source import FAIL, SKIP, PartitionOffsets, SourceTerms
 
 SECOND = 1_000_000
 MANY = 10**9
@@ -374,6 +374,70 @@ def test_reading_begins_where_the_source_says_and_of_later_partitions_at_their_b
     assert spans(cut(one, 102.0)) == [["b", 2, 5]]
 
 
+def test_what_expires_before_the_first_epoch_is_not_read() -> None:
+    one = start()
+    one.heed(SourceAnswer(101.0, {"a": PartitionOffsets(5, 10)}, {"a": 0}))
+    assert spans(cut(one, 101.0)) == [["a", 5, 10]]
+
+
+def growing(at: float, latest: int, identity: str = "x") -> SourceAnswer:
+    return SourceAnswer(at, {"a": PartitionOffsets(0, latest, identity, only_grows=True)})
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "spans_read", "lost"),
+    [
+        (100, 70, [["a", 70, 75]], (100, 100)),
+        (100, 120, [["a", 100, 125]], (120, 150)),
+        (60, 70, [["a", 60, 75]], (70, 150)),
+        (60, 50, [["a", 50, 55]], (60, 150)),
+    ],
+)
+def test_a_log_that_was_cut_back_has_lost_rows_and_is_read_from_there(
+    end: int, latest: int, spans_read: list[list[object]], lost: tuple[int, int]
+) -> None:
+    known = max(end, lost[1])
+    for on_data_loss in (SKIP, FAIL):
+        one = start(on_data_loss=on_data_loss)
+        one.heed(growing(101.0, known))
+        cut(one, 101.0, end)
+        for at in (102.0, 116.0):  # a server that does not lead any more may have answered
+            one.heed(growing(at, latest))
+            found = cut(one, at)
+            assert (found.rows, found.lost) == (0, ())
+        one.heed(growing(117.0, latest + 5))
+        if on_data_loss == FAIL:
+            with pytest.raises(DataLossError, match=f"was cut back to offset {latest}"):
+                cut(one, 117.0)
+            continue
+        found = cut(one, 117.0)
+        assert spans(found) == spans_read
+        assert found.lost == (Lost("a", *lost, f"its log was cut back to offset {latest}"),)
+        assert found.arrived_at == 117.0, "what is gone is not waited for"
+        one.heed(growing(118.0, latest + 6))
+        assert spans(cut(one, 118.0)) == [["a", latest + 5, latest + 6]]
+
+
+def test_an_end_that_is_back_within_some_seconds_was_an_old_answer() -> None:
+    one = start()
+    one.heed(growing(101.0, 100))
+    cut(one, 101.0)
+    for at, latest, rows in ((102.0, 90, 0), (103.0, 101, 1), (118.0, 100, 0), (119.0, 102, 1)):
+        one.heed(growing(at, latest))
+        found = cut(one, at)
+        assert (found.rows, found.lost) == (rows, ())
+
+
+def test_a_recreated_partition_with_less_than_before_leaves_nothing_that_is_waited_for() -> None:
+    one = start(on_data_loss=SKIP)
+    one.heed(growing(101.0, 150))
+    cut(one, 101.0, 100)
+    one.heed(growing(102.0, 4, "y"))
+    found = cut(one, 102.0)
+    assert spans(found) == [["a", 0, 4]]
+    assert found.arrived_at == 102.0
+
+
 def test_offsets_behind_the_newest_cut_are_no_loss_and_no_rows() -> None:
     one = start()
     one.heed(answer(101.0, a=10))
@@ -400,6 +464,18 @@ def test_epochs_are_cut_by_the_size_of_rows_once_that_is_known() -> None:
     assert cut(one, 101.0).rows == source_intake.FIRST_OFFSETS
     one.note({"a": RowsRead(None, 1_000, 100_000)})
     assert cut(one, 102.0).rows == 100
+
+
+def test_gaps_between_rows_make_no_later_epoch_larger() -> None:
+    one = start(bytes_per_epoch_max=10_000)
+    one.heed(answer(101.0, a=100_000))
+    one.note({"a": RowsRead(None, 1_000, 500, rows=5)})
+    assert cut(one, 101.0).rows == 100
+    for now in range(102, 150):
+        one.note({"a": RowsRead(None, 100, 0)})
+        assert cut(one, float(now)).rows == 100
+    one.note({"a": RowsRead(None, 100, 20_000, rows=100)})
+    assert cut(one, 150.0).rows == 50
 
 
 def test_arrivals_cut_replays_and_other_sources_together() -> None:

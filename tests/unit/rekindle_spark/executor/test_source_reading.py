@@ -99,12 +99,12 @@ def test_what_was_read_says_how_late_it_is_and_how_large() -> None:
     found = reading.read
     assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
     assert found["a"].greatest == 8_000_000
-    assert found["a"].offsets == 10
+    assert (found["a"].offsets, found["a"].rows) == (10, 5)
     assert found["b"] == RowsRead(None, 20, 0)
     assert "c" not in found
     both = source_reading.merged([found, {"a": RowsRead(3, 1, 1), "d": RowsRead(None, 1, 0)}])
     assert both["a"].greatest == 8_000_000
-    assert both["a"].offsets == 11
+    assert (both["a"].offsets, both["a"].rows) == (11, 5)
     assert both["d"].greatest is None
 
 
@@ -117,7 +117,7 @@ def test_rows_too_far_ahead_of_the_clock_are_read_and_do_not_count_for_the_great
     reading = numbers_read([("a", 0, 10, "")], now)
     assert reading.rows["offset"].to_pylist() == [0, 2, 4, 6, 8]
     found = None if greatest is None else greatest * 1_000_000
-    assert reading.read == {"a": RowsRead(found, 10, reading.rows.nbytes, ahead)}
+    assert reading.read == {"a": RowsRead(found, 10, reading.rows.nbytes, ahead, 5)}
     assert reading.read["a"].plus(reading.read["a"]).ahead == 2 * ahead
 
 
