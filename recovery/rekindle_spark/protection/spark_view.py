@@ -154,16 +154,14 @@ class Heartbeats:
         if now - self._asked_at > LISTENING_GAP_SECONDS:
             self._listening_since = now
         self._asked_at = now
+        if self._receiver is None and not self._is_unknown:
+            self._find()
         if self._is_unknown:
             return None
         try:
-            if self._receiver is None:
-                self._find()
             told = str(getattr(self._receiver, LAST_SEEN)().mkString(","))
-        except GONE as error:
-            self._is_unknown = True
-            log.warning("silent executors are not noticed before Spark does: %s", first_line(error))
-            return None
+        except GONE:
+            return None  # an executor has come at this moment: Spark's table has no lock
         found, listening_seconds = {}, now - self._listening_since
         for line in filter(None, told.split(",")):
             executor, _, millis = line.partition(" -> ")
@@ -173,12 +171,18 @@ class Heartbeats:
 
     def _find(self) -> None:
         """The receiver is the endpoint of that name among those of the driver."""
-        endpoints = _field(_field(self.context.env().rpcEnv(), "dispatcher"), "endpointRefs")
-        receivers = [one for one in endpoints if one.getClass().getSimpleName() == RECEIVER]
-        if not receivers:
-            raise Py4JError(f"no endpoint of the driver is a {RECEIVER}")
-        self._interval_seconds = float(self.context.conf().getTimeAsSeconds(*HEARTBEAT_INTERVAL))
-        self._receiver = receivers[0]
+        try:
+            endpoints = _field(_field(self.context.env().rpcEnv(), "dispatcher"), "endpointRefs")
+            found = [one for one in endpoints if one.getClass().getSimpleName() == RECEIVER]
+            if not found:
+                raise Py4JError(f"no endpoint of the driver is a {RECEIVER}")
+            self._receiver = found[0]
+            getattr(self._receiver, LAST_SEEN)()
+            interval = self.context.conf().getTimeAsSeconds(*HEARTBEAT_INTERVAL)
+            self._interval_seconds = float(interval)
+        except GONE as error:
+            self._is_unknown = True
+            log.warning("silent executors are not noticed before Spark does: %s", first_line(error))
 
 
 def _field(owner: Any, name: str) -> Any:

@@ -75,7 +75,7 @@ class Context:
     """A SparkContext. `executors` are (id, host, cores), and `late` what its status still says of
     them; `forgotten` are stages that are no more. `lists` counts how often the status was read.
     `heartbeats` (executor -> milliseconds since 1970) are the last ones; None where it does not say
-    them."""
+    them. Nobody can read them while their table `changes`."""
 
     executors: list[tuple[str, str, int]] = field(default_factory=list)
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -86,16 +86,21 @@ class Context:
     is_stopped: bool = False
     failure: Exception | None = None
     heartbeats: dict[str, int] | None = None
+    changes: bool = False
 
     def env(self) -> Answer:
         receiver = Reflected("HeartbeatReceiver")
-        seen = [f"{name} -> {millis}" for name, millis in (self.heartbeats or {}).items()]
-        setattr(receiver, LAST_SEEN, lambda: Seq(*seen))
+        setattr(receiver, LAST_SEEN, lambda: Answer(mkString=self._heartbeats()))
         endpoints = [Reflected("BlockManagerMasterEndpoint")]
         if self.heartbeats is not None:
             endpoints.append(receiver)
         dispatcher = Reflected("Dispatcher", endpointRefs=endpoints)
         return Answer(rpcEnv=Reflected("NettyRpcEnv", dispatcher=dispatcher))
+
+    def _heartbeats(self) -> str | Exception:
+        if self.changes:
+            return Py4JError("java.util.NoSuchElementException")
+        return ",".join(f"{name} -> {millis}" for name, millis in (self.heartbeats or {}).items())
 
     def conf(self) -> Answer:
         return Answer(getTimeAsSeconds=10)

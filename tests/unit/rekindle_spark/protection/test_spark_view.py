@@ -100,6 +100,16 @@ def test_where_spark_says_nothing_of_heartbeats_nothing_is_known(
     assert len(caplog.records) == 1, "once is enough"
 
 
+def test_a_table_of_heartbeats_that_changes_as_it_is_read_is_read_again() -> None:
+    context = Context([("1", "n1", 1)])
+    context.heartbeats, beats = {"1": 100_000}, Heartbeats(context)
+    assert beats.silences(0.0, 101.0) == {"1": 0.0}
+    context.changes = True
+    assert beats.silences(1.0, 102.0) is None
+    context.changes = False
+    assert beats.silences(2.0, 103.0) == {"1": 0.0}
+
+
 def _not_there(_: Context) -> None:
     raise Py4JError("Method getExecutorIds([]) does not exist")
 
