@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -27,6 +28,8 @@ SECONDS_MIN = 5.0
 # What Spark raises for jobs and stages that it has forgotten, and for methods that it has not.
 GONE = (Py4JError, PySparkException)
 RECEIVER = "HeartbeatReceiver"
+# Private fields, from the SparkContext to the endpoints of its driver.
+TO_ENDPOINTS = ("_heartbeatReceiver", "nettyEnv", "dispatcher", "endpointRefs")
 # Public for classes within it alone, so its name has that of its class in it.
 LAST_SEEN = "org$apache$spark$HeartbeatReceiver$$executorLastSeen"
 HEARTBEAT_INTERVAL = ("spark.executor.heartbeatInterval", "10s")
@@ -170,9 +173,11 @@ class Heartbeats:
         return found
 
     def _find(self) -> None:
-        """The receiver is the endpoint of that name among those of the driver."""
+        """The receiver is the endpoint of that name among those of the driver. The way goes around
+        `SparkEnv`: it has a method with a type of protobuf, which need not be there, and then py4j
+        finds none of its methods."""
         try:
-            endpoints = _field(_field(self.context.env().rpcEnv(), "dispatcher"), "endpointRefs")
+            endpoints = reduce(_field, TO_ENDPOINTS, self.context)
             found = [one for one in endpoints if one.getClass().getSimpleName() == RECEIVER]
             if not found:
                 raise Py4JError(f"no endpoint of the driver is a {RECEIVER}")

@@ -88,14 +88,16 @@ class Context:
     heartbeats: dict[str, int] | None = None
     changes: bool = False
 
-    def env(self) -> Answer:
+    def getClass(self) -> Reflected:  # noqa: N802
         receiver = Reflected("HeartbeatReceiver")
         setattr(receiver, LAST_SEEN, lambda: Answer(mkString=self._heartbeats()))
         endpoints = [Reflected("BlockManagerMasterEndpoint")]
         if self.heartbeats is not None:
             endpoints.append(receiver)
         dispatcher = Reflected("Dispatcher", endpointRefs=endpoints)
-        return Answer(rpcEnv=Reflected("NettyRpcEnv", dispatcher=dispatcher))
+        environment = Reflected("NettyRpcEnv", dispatcher=dispatcher)
+        reference = Reflected("NettyRpcEndpointRef", nettyEnv=environment)
+        return Reflected("SparkContext", _heartbeatReceiver=reference)
 
     def _heartbeats(self) -> str | Exception:
         if self.changes:
