@@ -101,7 +101,8 @@ class Context:
 
     def _heartbeats(self) -> str | Exception:
         if self.changes:
-            return Py4JError("java.util.NoSuchElementException")
+            error: Exception = Py4JError("java.util.NoSuchElementException")
+            return error
         return ",".join(f"{name} -> {millis}" for name, millis in (self.heartbeats or {}).items())
 
     def conf(self) -> Answer:
