@@ -46,6 +46,8 @@ EXECUTORS_PER_NODE = 2
 APPLICATION_ROWS, QUERY_ROWS = 60, 5
 PROGRAM = Path(__file__).with_name("stream_program.py")
 WARM_SECONDS, BATCHES_WARM = 60.0, 3
+# Two trigger intervals of the program.
+WAIT_SECONDS_WARM = 20.0
 SEED = 1
 PLURAL = "sparkapplications"
 WITH, WITHOUT = "with-rekindle", "without-rekindle"
@@ -331,7 +333,7 @@ class _Run:
 
     def _play(self, run: ClusterRun, streams: tuple[FileStream, ...]) -> Outcome:
         began_at = time.time()
-        run.await_that("all queries run", lambda: _have_committed(streams, began_at, BATCHES_WARM))
+        run.await_that("all queries keep up", lambda: _keep_up(streams, began_at))
         warm_at, warm, used = time.time(), _counters(), self._cpu_seconds(run)
         run.stay(WARM_SECONDS)
         _look(streams)
@@ -386,9 +388,14 @@ def _look(streams: tuple[FileStream, ...]) -> None:
         stream.look()
 
 
-def _have_committed(streams: tuple[FileStream, ...], since: float, batches: int) -> bool:
+def _keep_up(streams: tuple[FileStream, ...], since: float) -> bool:
+    """Whether each stream has had some batches, and works off in one what comes in meanwhile. The
+    first ones take long, as everything is compiled."""
     _look(streams)
-    return all(stream.batches(since) >= batches for stream in streams)
+    return all(
+        stream.batches(since) >= BATCHES_WARM and stream.oldest_wait() <= WAIT_SECONDS_WARM
+        for stream in streams
+    )
 
 
 def _are_back(streams: tuple[FileStream, ...], lag_max: float) -> bool:

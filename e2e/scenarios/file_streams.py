@@ -92,6 +92,12 @@ class FileStream:
             if name in self.written and since <= moment < until
         ]
 
+    def oldest_wait(self) -> float:
+        """How long the oldest file of the newest batch took; infinite where there is none."""
+        moment = max(self.committed.values(), default=math.inf)
+        waits = self.waits(moment, math.inf)
+        return max(waits, default=math.inf)
+
     def lag(self, now: float) -> float:
         """The age of the oldest file that is not committed."""
         written = self.written.copy().items()

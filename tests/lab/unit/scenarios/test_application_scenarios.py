@@ -63,6 +63,19 @@ def test_a_file_is_committed_with_the_first_batch_that_goes_so_far(stream: FileS
     assert stream.lag(20.0) == 0.0
 
 
+def test_a_stream_keeps_up_by_the_oldest_file_of_its_newest_batch(stream: FileStream) -> None:
+    assert stream.oldest_wait() == math.inf
+    for at in (1.0, 20.0, 25.0):
+        stream.write(at)
+    step(stream, "0", {"1000.json": 0, "20000.json": 1, "25000.json": 1})
+    commit(stream, 0, 0, 40.0)
+    stream.look()
+    assert stream.oldest_wait() == 39.0
+    commit(stream, 1, 1, 42.0)
+    stream.look()
+    assert stream.oldest_wait() == 22.0
+
+
 def test_streams_may_be_written_to_while_somebody_looks(stream: FileStream) -> None:
     class WrittenMeanwhile(dict[str, float]):
         """Another file comes whenever somebody asks for one that is committed."""
