@@ -323,7 +323,11 @@ class _Run:
                 run.await_that("all executors run", lambda: len(run.executors()) == self._executors)
                 # From here on: what came in before would be a backlog, and lag by it no usual one.
                 with StreamWriter(streams):
-                    return self._play(run, streams)
+                    outcome = self._play(run, streams)
+                # Before the cluster goes, which takes a while, and may be interrupted.
+                own = _told(outcome, self.load.priorities, outcome.lag_seconds_max)
+                _save(self.directory / "outcome.json", own)
+                return outcome
             finally:
                 run.keep(self.directory)
 
