@@ -17,8 +17,10 @@
     scenario_run              an application that runs, and what is done to its nodes
     incident_checks           what the cluster tells of an incident, and whether it is so
     loss_scenarios            the scenarios
+    announced_pair            the loss of eight nodes, announced and not
     stream_program            queries over files, as an application of anybody's
     file_streams              what is written for these, and how long each lags
+    protection_cost           the CPU that protection takes
     application_scenarios     the same loss with Rekindle and without
     scenario_figures          what they measure beside the report
     docs_instructions         a page's blocks of shell commands as a program

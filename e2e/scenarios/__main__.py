@@ -180,6 +180,7 @@ def _tally(outcomes: Sequence[str], count: int) -> str:
 def _perform(name: str, directory: Path, strategy: str, nodes: int) -> str:
     """Run a scenario; what to say of it."""
     from scenarios import (
+        announced_pair,
         application_scenarios,
         loss_scenarios,
         quickstart_scenario,
@@ -188,9 +189,10 @@ def _perform(name: str, directory: Path, strategy: str, nodes: int) -> str:
 
     if name == quickstart_scenario.NAME:
         return f"{quickstart_scenario.perform(directory):,} rows, all of them right"
+    if name == announced_pair.NAME:
+        return announced_pair.perform(directory)
     if name in application_scenarios.SCENARIOS:
-        ratio = application_scenarios.perform(name, directory, nodes)
-        return application_scenarios.verdict(application_scenarios.SCENARIOS[name], ratio)
+        return application_scenarios.perform(name, directory, nodes)
     report = scenario_runner.perform(loss_scenarios.SCENARIOS[name], directory, strategy=strategy)
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
 

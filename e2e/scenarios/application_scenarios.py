@@ -9,6 +9,7 @@ import. `file_streams` says how long each stream was unavailable.
 """
 
 import json
+import os
 import random
 import shutil
 import time
@@ -20,8 +21,11 @@ from typing import Any, Final
 import yaml
 
 from rekindle.model.errors import RunError
+from rekindle_bench import protect_benchmark
+from rekindle_local.demo import machine_load
+from rekindle_local.demo.machine_load import Counters
 from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
-from scenarios import file_streams, incident_checks
+from scenarios import file_streams, incident_checks, protection_cost
 from scenarios.cloud_autoscaler import Autoscaler
 from scenarios.deployment import EXECUTOR, NAMESPACE, Site
 from scenarios.file_streams import FileStream, Interval, StreamWriter
@@ -38,12 +42,17 @@ DRIVERS = 3
 NODE = replace(EXECUTOR, memory_mib=2_048)
 EXECUTOR_CPU = "140m"
 EXECUTORS_PER_NODE = 2
+# Rows a second for each executor: of an application, and of each of the 15 queries of one.
+APPLICATION_ROWS, QUERY_ROWS = 60, 5
 PROGRAM = Path(__file__).with_name("stream_program.py")
 WARM_SECONDS, BATCHES_WARM = 60.0, 3
+# Two trigger intervals of the program.
+WAIT_SECONDS_WARM = 20.0
 SEED = 1
 PLURAL = "sparkapplications"
 WITH, WITHOUT = "with-rekindle", "without-rekindle"
 RATIO = "weighted unavailability with Rekindle over without"
+COST = "CPU of protection before the loss, of what the application uses"
 
 Object = dict[str, Any]
 
@@ -51,10 +60,13 @@ Object = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Load:
     """What runs: `groups` are SparkApplications (name -> the priorities of its queries), with so
-    many `executors` each. `protected`: with Rekindle queries are protected by their program."""
+    many `executors` each. Each query has `rows_per_second`, and `tasks` a batch. `protected`: with
+    Rekindle queries are protected by their program."""
 
     groups: Mapping[str, Mapping[str, int]]
     executors: int
+    rows_per_second: int
+    tasks: int
     protected: bool = False
 
     @property
@@ -74,16 +86,18 @@ class ApplicationScenario:
 
 
 def six_applications(nodes: int) -> Load:
-    """Six of them: on nine tenths of the room of ten nodes, on no more of other numbers."""
+    """Six of them: on nine tenths of the room of ten nodes, on no more of other numbers. Each
+    takes a third of the CPU of its executors or more, so that a third of these is not enough."""
     groups = {f"stream-{rank}": {f"stream-{rank}": rank} for rank in (10, 8, 5, 3, 2, 1)}
     room = EXECUTORS_PER_NODE * nodes
-    return Load(groups, max(1, room * 9 // 10 // len(groups)))
+    executors = max(1, room * 9 // 10 // len(groups))
+    return Load(groups, executors, APPLICATION_ROWS * executors, executors)
 
 
 def fifteen_queries(nodes: int) -> Load:
-    """One application, with an executor on each node."""
+    """One application, with an executor on each node. Its queries take half of their CPU."""
     queries = {f"query-{number:02}": 1 + number % 10 for number in range(15)}
-    return Load({"queries": queries}, nodes, protected=True)
+    return Load({"queries": queries}, nodes, QUERY_ROWS * nodes, 2, protected=True)
 
 
 SCENARIOS: Final[Mapping[str, ApplicationScenario]] = {
@@ -106,8 +120,8 @@ SCENARIOS: Final[Mapping[str, ApplicationScenario]] = {
 }
 
 
-def perform(name: str, directory: Path, nodes: int = NODES) -> float:
-    """Run a scenario with Rekindle, then without; the ratio of their weighted unavailabilities.
+def perform(name: str, directory: Path, nodes: int = NODES) -> str:
+    """Run a scenario with Rekindle, then without; what to say of both.
 
     Writes applications.json and figures.json into an empty folder. Raises `RunError` when something
     that it asserts is not true.
@@ -122,20 +136,24 @@ def perform(name: str, directory: Path, nodes: int = NODES) -> float:
         _save(directory / "applications.json", {"nodes": nodes, "runs": found})
     told = figures(scenario, found)
     _save(directory / "figures.json", {"figures": told})
-    return float(told[RATIO]["value"])
+    return verdict(scenario, told, found)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run came to: nodes that were `lost`, the longest that a file may wait by how it was
-    before, moments of the failure and of the end, and when each stream's `files` were written and
-    committed."""
+    before, moments of the failure and of the end, when each stream's `files` were written and
+    committed, how much of the machine's CPU was in use before the failure and after it (shares
+    of 1; None where it does not say), and what cores the application used before the failure, by
+    what for. The last two are empty where the nodes are not on this machine."""
 
     lost: Sequence[str]
     lag_seconds_max: float
     since: float
     until: float
     files: Mapping[str, Sequence[Interval]]
+    busy: Mapping[str, float | None] = field(default_factory=dict)
+    cores: Mapping[str, float] = field(default_factory=dict)
 
 
 def compare(seen: Mapping[str, Outcome], priorities: Mapping[str, float]) -> dict[str, Object]:
@@ -154,6 +172,10 @@ def _told(run: Outcome, priorities: Mapping[str, float], lag_max: float) -> Obje
         "lag_seconds_max": round(lag_max, 1),
         "own_lag_seconds_max": round(run.lag_seconds_max, 1),
         "seconds": round(run.until - run.since, 1),
+        "busy_percent": {
+            when: None if share is None else round(100 * share) for when, share in run.busy.items()
+        },
+        "cores": {what: round(number, 4) for what, number in run.cores.items()},
         "weighted_unavailable_seconds": file_streams.weighted_unavailable_seconds(
             unavailable, priorities
         ),
@@ -164,14 +186,26 @@ def _told(run: Outcome, priorities: Mapping[str, float], lag_max: float) -> Obje
     }
 
 
-def verdict(scenario: ApplicationScenario, ratio: float) -> str:
-    """The ratio, and whether it is within its bar."""
+def verdict(
+    scenario: ApplicationScenario, told: Mapping[str, Object], runs: Mapping[str, Object]
+) -> str:
+    """The ratio, whether it is within its bar, its parts, and how busy the machine was: one that
+    has no CPU left is what limits both runs."""
+    ratio = told[RATIO]["value"]
     met = "met" if ratio <= scenario.ratio_max else "missed"
-    return f"{RATIO}: {ratio:.3f}, bar {scenario.ratio_max:g}, {met}"
+    parts = ", ".join(f"{way} {_told_of(run)}" for way, run in runs.items())
+    return f"{RATIO}: {ratio:.3f}, bar {scenario.ratio_max:g}, {met}; {parts}"
+
+
+def _told_of(run: Object) -> str:
+    seconds = f"{run['weighted_unavailable_seconds']:.1f} s"
+    busy = [f"{when} {share} %" for when, share in run["busy_percent"].items() if share is not None]
+    return f"{seconds} (CPU in use {', '.join(busy)})" if busy else seconds
 
 
 def figures(scenario: ApplicationScenario, runs: Mapping[str, Object]) -> dict[str, Object]:
-    """The ratio with its bar, and both of its parts in seconds."""
+    """The ratio with its bar, and both of its parts in seconds; of protected queries what they cost
+    as well, where it was measured."""
     ours, theirs = (float(runs[way]["weighted_unavailable_seconds"]) for way in (WITH, WITHOUT))
     if not theirs:
         raise RunError(
@@ -179,11 +213,17 @@ def figures(scenario: ApplicationScenario, runs: Mapping[str, Object]) -> dict[s
             what="without Rekindle no stream was unavailable, so there is no ratio",
             remedy="see applications.json; the machine may have too much room for this load",
         )
-    return {
+    found: dict[str, Object] = {
         RATIO: {"value": round(ours / theirs, 3), "unit": "", "bar": scenario.ratio_max},
         f"weighted unavailability {WITH}": {"value": round(ours, 1), "unit": "s", "bar": None},
         f"weighted unavailability {WITHOUT}": {"value": round(theirs, 1), "unit": "s", "bar": None},
     }
+    protected, plain = (runs[way]["cores"] for way in (WITH, WITHOUT))
+    if protected and plain:
+        cost = protect_benchmark.cost_percent(protected, plain)
+        bar = protect_benchmark.COST_PERCENT_MAX
+        found[COST] = {"value": round(cost, 2), "unit": "%", "bar": bar}
+    return found
 
 
 def application(name: str, load: Load, image: str, *, protect: bool) -> Object:
@@ -194,20 +234,26 @@ def application(name: str, load: Load, image: str, *, protect: bool) -> Object:
     spec = body["spec"]
     queries = [f"{query}={rank}" for query, rank in load.groups[name].items()]
     spec["mainApplicationFile"] = f"local://{SHARED / 'program' / PROGRAM.name}"
-    spec["arguments"] = [str(SHARED), *queries, *(["--protect"] if protect else [])]
+    spec["arguments"] = [
+        str(SHARED),
+        str(load.tasks),
+        *queries,
+        *(["--protect"] if protect else []),
+    ]
     spec["imagePullPolicy"] = "Never"
     spec["volumes"] = [one for one in spec["volumes"] if "configMap" not in one]
     for role in ("driver", "executor"):
         own = spec[role] = {**spec[role], "nodeSelector": {ROLE: role}}
         own["volumeMounts"] = [one for one in own["volumeMounts"] if one["name"] != "pipeline"]
-    spec["driver"] |= {"coreRequest": "200m", "memory": "512m", "memoryOverhead": "384m"}
+    # Beside Java's heap: its classes, of which each query compiles some, and Python.
+    spec["driver"] |= {"coreRequest": "200m", "memory": "512m", "memoryOverhead": "640m"}
     spec["executor"] |= {
         "instances": load.executors,
         "cores": 1,
         "coreRequest": EXECUTOR_CPU,
         "coreLimit": EXECUTOR_CPU,
         "memory": "480m",
-        "memoryOverhead": "300m",
+        "memoryOverhead": "400m",
         "javaOptions": " ".join(SMALL_NODE_OPTIONS),
     }
     if not load.protected:
@@ -262,7 +308,9 @@ class _Run:
             is_protected=self.is_protected,
         )
         with site:
-            streams = tuple(FileStream(name, site.claim) for name in self.load.priorities)
+            # A file a second.
+            rows = self.load.rows_per_second
+            streams = tuple(FileStream(name, site.claim, rows) for name in self.load.priorities)
             _prepare(site.claim, streams)
             run = ClusterRun(
                 site=site,
@@ -271,33 +319,55 @@ class _Run:
                 drivers_restart=True,
             )
             try:
+                self._submit(run)
+                run.await_that("all executors run", lambda: len(run.executors()) == self._executors)
+                # From here on: what came in before would be a backlog, and lag by it no usual one.
                 with StreamWriter(streams):
-                    return self._play(run, streams)
+                    outcome = self._play(run, streams)
+                # Before the cluster goes, which takes a while, and may be interrupted.
+                own = _told(outcome, self.load.priorities, outcome.lag_seconds_max)
+                _save(self.directory / "outcome.json", own)
+                return outcome
             finally:
-                _keep(self.directory, run)
+                run.keep(self.directory)
+
+    @property
+    def _executors(self) -> int:
+        return self.load.executors * len(self.load.groups)
 
     def _play(self, run: ClusterRun, streams: tuple[FileStream, ...]) -> Outcome:
-        self._submit(run)
-        count = self.load.executors * len(self.load.groups)
-        run.await_that("all executors run", lambda: len(run.executors()) == count)
         began_at = time.time()
-        run.await_that("all queries run", lambda: _have_committed(streams, began_at, BATCHES_WARM))
-        warm_at = time.time()
+        run.await_that("all queries keep up", lambda: _keep_up(streams, began_at))
+        warm_at, warm, used = time.time(), _counters(), self._cpu_seconds(run)
         run.stay(WARM_SECONDS)
         _look(streams)
         lost = victims(run.site.nodes("executor"))
+        failing = _counters()
+        cores = protection_cost.cores(used, self._cpu_seconds(run), failing.at - warm.at)
         run.fail(run.site.cluster.kill, *lost)
         lag_max = file_streams.LAG_FACTOR * max(
             wait for stream in streams for wait in stream.waits(warm_at, run.failure_at)
         )
         run.replace_pods(nodes_max=len(lost))
-        run.await_that("all executors are back", lambda: _count_alive(run, lost) == count)
+        run.await_that(
+            "all executors are back",
+            lambda: _have_come(run, streams, lost, self._executors),
+        )
         run.await_that("all queries are back", lambda: _are_back(streams, lag_max))
-        until = time.time()
+        until, ending = time.time(), _counters()
         if self.is_protected:
             run.await_that("all Recoveries are over", lambda: _are_over(run))
         files = {stream.name: tuple(stream.files()) for stream in streams}
-        return Outcome(lost, lag_max, run.failure_at, until, files)
+        busy = {"before the loss": _busy(warm, failing), "after it": _busy(failing, ending)}
+        if run.site.is_given:
+            busy = {}
+        return Outcome(lost, lag_max, run.failure_at, until, files, busy, cores)
+
+    def _cpu_seconds(self, run: ClusterRun) -> dict[str, float]:
+        """Of an application with protected queries, where its processes are on this machine."""
+        if run.site.is_given or not self.load.protected:
+            return {}
+        return protection_cost.cpu_seconds(PROGRAM.name)
 
     def _submit(self, run: ClusterRun) -> None:
         protect = self.load.protected and self.is_protected
@@ -322,9 +392,14 @@ def _look(streams: tuple[FileStream, ...]) -> None:
         stream.look()
 
 
-def _have_committed(streams: tuple[FileStream, ...], since: float, batches: int) -> bool:
+def _keep_up(streams: tuple[FileStream, ...], since: float) -> bool:
+    """Whether each stream has had some batches, and works off in one what comes in meanwhile. The
+    first ones take long, as everything is compiled."""
     _look(streams)
-    return all(stream.batches(since) >= batches for stream in streams)
+    return all(
+        stream.batches(since) >= BATCHES_WARM and stream.oldest_wait() <= WAIT_SECONDS_WARM
+        for stream in streams
+    )
 
 
 def _are_back(streams: tuple[FileStream, ...], lag_max: float) -> bool:
@@ -333,22 +408,32 @@ def _are_back(streams: tuple[FileStream, ...], lag_max: float) -> bool:
     return all(stream.lag(time.time()) <= lag_max for stream in streams)
 
 
-def _count_alive(run: ClusterRun, lost: list[str]) -> int:
-    """Executors whose pods run on nodes that were not lost: dead kubelets report no end."""
-    return sum(node not in lost for node in run.executors().values())
+def _have_come(
+    run: ClusterRun, streams: tuple[FileStream, ...], lost: list[str], count: int
+) -> bool:
+    """Whether so many executors run on nodes that were not lost: dead kubelets report no end.
+    Streams are looked at meanwhile, as Spark forgets old batches."""
+    _look(streams)
+    return sum(node not in lost for node in run.executors().values()) == count
+
+
+def _counters() -> Counters:
+    """The CPU that this machine has had to spare so far."""
+    cores, statistics = os.sched_getaffinity(0), Path("/proc/stat").read_text(encoding="ascii")
+    idle = machine_load.read_idle_seconds(statistics, cores, os.sysconf("SC_CLK_TCK"))
+    return Counters(time.monotonic(), len(cores), idle)
+
+
+def _busy(before: Counters, after: Counters) -> float | None:
+    """How much of this machine's CPU was in use, as a share of 1."""
+    idle: float | None = machine_load.between(before, after, ())["idle_share"]
+    return None if idle is None else 1.0 - idle
 
 
 def _are_over(run: ClusterRun) -> bool:
     """Whether there were Recoveries, and all have ended."""
     told = run.recoveries()
     return bool(told) and all(map(incident_checks.is_over, told))
-
-
-def _keep(directory: Path, run: ClusterRun) -> None:
-    """What was said, also of a run that failed."""
-    run.witness.look()
-    lines = [json.dumps(record) + "\n" for record in run.witness.records]
-    (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def _save(path: Path, content: Object) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from testbed.background_threads import BackgroundThread
 
 WRITE_SECONDS = 1.0
-ROWS_PER_FILE = 500
 # A file in a folder whose name begins so is not read before it is renamed.
 UNSEEN = "_"
 # How much longer than before the failure a file may wait, before its stream counts as unavailable.
@@ -30,11 +29,13 @@ Interval = tuple[float, float]
 
 @dataclass(slots=True)
 class FileStream:
-    """`directory` is the claim's on this machine. `written` and `committed` are by name of a file,
-    in seconds since 1970. One thread may write while another one looks."""
+    """`directory` is the claim's on this machine; a file has `rows_per_file`. `written` and
+    `committed` are by name of a file, in seconds since 1970. One thread may write while another one
+    looks."""
 
     name: str
     directory: Path
+    rows_per_file: int
     written: dict[str, float] = field(default_factory=dict)
     committed: dict[str, float] = field(default_factory=dict)
     _batches: set[str] = field(default_factory=set)
@@ -47,7 +48,7 @@ class FileStream:
     def write(self, now: float) -> None:
         """One file, which Spark sees whole or not at all."""
         name = f"{int(now * 1_000)}.json"
-        rows = (json.dumps({"key": number % 16, "at": now}) for number in range(ROWS_PER_FILE))
+        rows = (json.dumps({"key": number % 16, "at": now}) for number in range(self.rows_per_file))
         hidden = self.input / f"{UNSEEN}{name}"
         hidden.write_text("\n".join(rows) + "\n", encoding="utf-8")
         hidden.rename(self.input / name)
@@ -89,6 +90,12 @@ class FileStream:
             for name, moment in self.committed.items()
             if name in self.written and since <= moment < until
         ]
+
+    def oldest_wait(self) -> float:
+        """How long the oldest file of the newest batch took; infinite where there is none."""
+        moment = max(self.committed.values(), default=math.inf)
+        waits = self.waits(moment, math.inf)
+        return max(waits, default=math.inf)
 
     def lag(self, now: float) -> float:
         """The age of the oldest file that is not committed."""

@@ -6,9 +6,11 @@ Every wait looks at everything: records, nodes that pods wait for, drivers that 
 should not. `loss_scenarios` has the scenarios.
 """
 
+import json
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,15 @@ class ClusterRun:
             GROUP, VERSION, NAMESPACE, "recoveries"
         )["items"]
         return sorted(found, key=lambda item: int(item["spec"]["incident"]))
+
+    def keep(self, directory: Path) -> None:
+        """Write what was said and told into a folder, also of a run that failed."""
+        self.witness.look()
+        lines = [json.dumps(record) + "\n" for record in self.witness.records]
+        (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
+        with suppress(ApiException, HTTPError):  # what has failed is said, not that this fails too
+            found = json.dumps(self.recoveries(), indent=1)
+            (directory / "recoveries.json").write_text(found, encoding="utf-8")
 
     def await_that(self, what: str, condition: Callable[[], Any]) -> None:
         """Look until it holds. Raises `RunError` when it does not for a long time, or a driver has

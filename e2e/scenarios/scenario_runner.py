@@ -5,12 +5,8 @@
 
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
 
 from rekindle.model import topology
 from rekindle.model.errors import RunError
@@ -78,7 +74,7 @@ def perform(
             scenario.act(stage)
             stage.finish()
         finally:
-            _keep(directory, stage)
+            stage.keep(directory)
         computed = scenario_reports.write(directory, stage, files, built, strategy)
     if strategy == strategies.INCREMENTAL:  # the bars are its own: the others wait on purpose
         measured = figures(stage.witness.records, computed, stage.failure_at)
@@ -86,16 +82,6 @@ def perform(
         (directory / "figures.json").write_text(json.dumps(record, indent=1) + "\n")
     _check_rows(computed)
     return computed
-
-
-def _keep(directory: Path, stage: ScenarioRun) -> None:
-    """What was said and told, also of a run that failed."""
-    stage.witness.look()
-    lines = [json.dumps(record) + "\n" for record in stage.witness.records]
-    (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
-    with suppress(ApiException, HTTPError):  # what has failed is said, not that this fails too
-        found = json.dumps(stage.recoveries(), indent=1)
-        (directory / "recoveries.json").write_text(found, encoding="utf-8")
 
 
 def _check_rows(computed: Object) -> None:

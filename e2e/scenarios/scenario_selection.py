@@ -8,10 +8,17 @@ from dataclasses import dataclass
 
 from rekindle.model.errors import InputError
 from rekindle_cli import cli_options
-from scenarios import application_scenarios, loss_scenarios, quickstart_scenario, strategies
+from scenarios import (
+    announced_pair,
+    application_scenarios,
+    loss_scenarios,
+    quickstart_scenario,
+    strategies,
+)
 
 NAMES = (
     *loss_scenarios.SCENARIOS,
+    announced_pair.NAME,
     *application_scenarios.SCENARIOS,
     quickstart_scenario.NAME,
 )

@@ -23,7 +23,7 @@ from rekindle.model.errors import InputError
 from rekindle_spark.protection import protected_query, spark_view
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection import _thread_like_this
-from rekindle_spark.protection.spark_view import RunTimes
+from rekindle_spark.protection.spark_view import Heartbeats, RunTimes
 from rekindle_spark.protection.start_terms import BatchLimit, SchedulerPools, pool_name
 
 FOLDER = Path(sys.argv[1])
@@ -106,6 +106,13 @@ def check_stop_and_start() -> None:
         query.query.stop()
     rows = spark.read.parquet(str(FOLDER / "e"))
     assert rows.count() == rows.select("value").distinct().count() > 0
+
+
+def check_heartbeats() -> None:
+    """Spark's driver has the table of heartbeats where it is looked for, and who has sent one is
+    not silent. Here the driver itself runs tasks."""
+    beats = Heartbeats(spark._jsc.sc())
+    assert beats.silences(time.monotonic(), time.time()) == {"driver": 0.0}
 
 
 def check_what_ends_by_itself() -> None:
@@ -298,6 +305,7 @@ def _committed(query: ProtectedQuery) -> int:
 if __name__ == "__main__":
     check_refusals()
     check_stop_and_start()
+    check_heartbeats()
     check_what_ends_by_itself()
     check_a_start_function_that_raises()
     check_the_thread_of_a_start_function()

@@ -20,7 +20,7 @@ import msgspec
 from rekindle.coordination import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import ApplicationReading
-from rekindle.protocol import Heartbeat, NodeSeen, Orders, ProgressReport
+from rekindle.protocol import PROTECTED_QUERIES, Heartbeat, NodeSeen, Orders, ProgressReport
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_ports import DecisionTerms, Look
@@ -119,9 +119,15 @@ class CoordinationAdapter:
         )
 
     def _capped(self, place: Place, reading: ApplicationReading) -> ApplicationReading:
-        """The reading with no more CPU than others leave; worked out once for each report."""
+        """The reading with no more CPU than others leave; worked out once for each report.
+
+        Protected queries cost slots of tasks and not CPU, and a node has as many as Spark gives it.
+        Tasks that get less CPU take longer, so what others take is in the costs already.
+        """
         progress, application = reading.progress, self.known.application(place)
         if progress is None or application is None:
+            return reading
+        if reading.topology.program == PROTECTED_QUERIES:
             return reading
         before, after = self._progress.get(place, (None, progress))
         if before is not progress:

@@ -41,13 +41,14 @@ from rekindle_spark.protection import protection_state, query_layout, start_term
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection_state import ProtectionReports
 from rekindle_spark.protection.query_layout import QueryLayout
-from rekindle_spark.protection.spark_view import PERCENT, RunTimes, SparkView
+from rekindle_spark.protection.spark_view import PERCENT, Heartbeats, RunTimes, SparkView
 from rekindle_spark.protection.start_terms import SchedulerPools
 
 LOOK_SECONDS = 0.5
 # Each call into the JVM costs the driver CPU. So a query that has caught up is looked at less often
 # than executors are, and costs less often the longer they are steady.
 STEADY_LOOK_SECONDS = 5.0
+HEARTBEAT_LOOK_SECONDS = 2.5
 MEASURE_SECONDS, MEASURE_SECONDS_MAX, MEASURE_FACTOR = 10.0, 60.0, 1.5
 CHECKPOINT_SECONDS = 10.0
 FIRST_LOAD_SHARE = 0.5
@@ -128,7 +129,8 @@ class Protection:
         self._context = spark._jsc.sc()
         self._view = SparkView(self._context)
         self._times = RunTimes(self._context, spark._jvm.java.util.Arrays.toString)
-        self._measured_at = self._checkpointed_at = float("-inf")
+        self._heartbeats = Heartbeats(self._context)
+        self._measured_at = self._checkpointed_at = self._listened_at = float("-inf")
         self._measure_seconds = MEASURE_SECONDS
         self._active_count = 0
         self._failure: BaseException | None = None
@@ -311,6 +313,7 @@ class Protection:
         """Everything that reports say of the queries."""
         protected, ended = self._protected, self.ended
         reports.state, reports.ended = self._state, ended
+        self._listen(reports, now)
         reports.caught_up = frozenset(
             one.name for one in protected if one.is_running and one.is_caught_up
         )
@@ -324,6 +327,13 @@ class Protection:
         if now - self._checkpointed_at >= CHECKPOINT_SECONDS or not reports.checkpoint:
             self._checkpointed_at = now
             reports.checkpointed()
+
+    def _listen(self, reports: ProtectionReports, now: float) -> None:
+        """Now and then, how long nodes have been silent: machines that die say nothing."""
+        if now - self._listened_at >= HEARTBEAT_LOOK_SECONDS:
+            self._listened_at = now
+            silences = self._heartbeats.silences(now, time.time())
+            reports.silences = {} if silences is None else self._view.silent_seconds(silences)
 
     def _measure(
         self, reports: ProtectionReports, steady: list[ProtectedQuery], now: float

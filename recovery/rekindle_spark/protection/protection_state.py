@@ -12,6 +12,8 @@ are placed are spread over all of them, as tasks are.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.protocol import (
     BufferingOrder,
@@ -106,8 +108,9 @@ def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
 @dataclass(slots=True)
 class ProtectionReports:
     """Builds reports; the loop sets `state`, `caught_up`, `ended` (query -> why) and `lags` (query
-    -> seconds) before each. `loads` are of queries, in percent of one core: assumed ones until some
-    are `measured`. Plans use `cpu_cap` of each node."""
+    -> seconds) before each, and `silences` (node -> seconds) where Spark says them. `loads` are of
+    queries, in percent of one core: assumed ones until some are `measured`. Plans use `cpu_cap` of
+    each node."""
 
     generation: int
     state: ProtectionState
@@ -117,6 +120,7 @@ class ProtectionReports:
     caught_up: frozenset[str] = frozenset()
     ended: Mapping[str, str] = field(default_factory=dict)
     lags: Mapping[str, float] = field(default_factory=dict)
+    silences: Mapping[str, float] = field(default_factory=dict)
     statistics: StatisticsReport | None = None
     checkpoint: CheckpointReport | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -162,7 +166,10 @@ class ProtectionReports:
         return ProgressReport(
             generation=self.generation,
             sequence=self._next(),
-            nodes=dict(state.nodes),
+            nodes={
+                name: msgspec.structs.replace(seen, silent_seconds=self.silences.get(name))
+                for name, seen in state.nodes.items()
+            },
             placement=dict(state.placement),
             live=tuple(sorted(live)),
             plan_epoch=following.plan_epoch,

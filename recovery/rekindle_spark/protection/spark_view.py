@@ -1,17 +1,21 @@
-"""Executors and run times, as Spark's own status says: no agent, no jar, no listener in Python.
+"""Executors, their heartbeats and run times, as Spark's driver knows them: no agent, no jar, and no
+listener in Python.
 
 A node is an executor's host, as in reports of pipelines. Spark counts run time in slots, so a core
 of an executor is 100 %. Run time includes Python workers, which CPU time of executors leaves out.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from rekindle.model.errors import first_line
 from rekindle.protocol import NodeSeen
 
 PERCENT, MILLIS = 100.0, 1_000.0
@@ -21,8 +25,18 @@ JOBS_MEASURED_MAX = 3
 DROPPED_KNOWN_MAX = 10_000
 # A shorter window may hold one batch of many, and no break.
 SECONDS_MIN = 5.0
-# What Spark raises for jobs and stages that it has forgotten.
+# What Spark raises for jobs and stages that it has forgotten, and for methods that it has not.
 GONE = (Py4JError, PySparkException)
+RECEIVER = "HeartbeatReceiver"
+# Private fields, from the SparkContext to the endpoints of its driver.
+TO_ENDPOINTS = ("_heartbeatReceiver", "nettyEnv", "dispatcher", "endpointRefs")
+# Public for classes within it alone, so its name has that of its class in it.
+LAST_SEEN = "org$apache$spark$HeartbeatReceiver$$executorLastSeen"
+HEARTBEAT_INTERVAL = ("spark.executor.heartbeatInterval", "10s")
+# A heartbeat may be so late, and we may ask so seldom.
+LATE_SECONDS, LISTENING_GAP_SECONDS = 2.0, 6.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,16 @@ class SparkView:
                 if len(self.dropped) > DROPPED_KNOWN_MAX:
                     del self.dropped[next(iter(self.dropped))]
 
+    def silent_seconds(self, silences: Mapping[str, float]) -> dict[str, float]:
+        """How long hosts have been silent, of the silences of executors: as long as the least
+        silent one there. A host of whose executors nothing is known is left out."""
+        found = {}
+        for host, there in self.hosts.items():
+            known = [silences[executor] for executor in there.executors & silences.keys()]
+            if known:
+                found[host] = min(known)
+        return found
+
     def _executors(self) -> Iterator[tuple[str, str, int]]:
         """Id, host and cores of active executors by Spark's status; not of a driver that runs tasks
         itself. Four calls into the JVM for each."""
@@ -107,6 +131,70 @@ class SparkView:
 def _age(executor: str) -> tuple[int, str]:
     """Ids of executors are numbers almost everywhere."""
     return (int(executor) if executor.isdecimal() else 0, executor)
+
+
+@dataclass(slots=True)
+class Heartbeats:
+    """How long executors have sent no heartbeat, as the `HeartbeatReceiver` of the driver knows.
+
+    Spark drops a silent executor after two minutes, and its status says nothing before that. The
+    receiver is none of its public classes, so where Spark's are others nothing is known. Only time
+    in which somebody asked counts: a driver that stood still has heard of nobody. `context` is the
+    `SparkContext` in the JVM.
+    """
+
+    context: Any
+    _receiver: Any = None
+    _interval_seconds: float = 0.0
+    _is_unknown: bool = False
+    _asked_at: float = float("-inf")
+    _listening_since: float = 0.0
+
+    def silences(self, now: float, wall_now: float) -> dict[str, float] | None:
+        """Executor -> seconds, 0 for one whose next heartbeat is not overdue; None where Spark does
+        not say. `now` is of time.monotonic(), `wall_now` of time.time(), as Spark's moments are.
+        """
+        if now - self._asked_at > LISTENING_GAP_SECONDS:
+            self._listening_since = now
+        self._asked_at = now
+        if self._receiver is None and not self._is_unknown:
+            self._find()
+        if self._is_unknown:
+            return None
+        try:
+            told = str(getattr(self._receiver, LAST_SEEN)().mkString(","))
+        except GONE:
+            return None  # an executor has come at this moment: Spark's table has no lock
+        found, listening_seconds = {}, now - self._listening_since
+        for line in filter(None, told.split(",")):
+            executor, _, millis = line.partition(" -> ")
+            seconds = min(wall_now - int(millis) / MILLIS, listening_seconds)
+            found[executor] = seconds if seconds >= self._interval_seconds + LATE_SECONDS else 0.0
+        return found
+
+    def _find(self) -> None:
+        """The receiver is the endpoint of that name among those of the driver. The way goes around
+        `SparkEnv`: it has a method with a type of protobuf, which need not be there, and then py4j
+        finds none of its methods."""
+        try:
+            endpoints = reduce(_field, TO_ENDPOINTS, self.context)
+            found = [one for one in endpoints if one.getClass().getSimpleName() == RECEIVER]
+            if not found:
+                raise Py4JError(f"no endpoint of the driver is a {RECEIVER}")
+            self._receiver = found[0]
+            getattr(self._receiver, LAST_SEEN)()
+            interval = self.context.conf().getTimeAsSeconds(*HEARTBEAT_INTERVAL)
+            self._interval_seconds = float(interval)
+        except GONE as error:
+            self._is_unknown = True
+            log.warning("silent executors are not noticed before Spark does: %s", first_line(error))
+
+
+def _field(owner: Any, name: str) -> Any:
+    """A private field of an object in the JVM."""
+    field = owner.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(owner)
 
 
 @dataclass(frozen=True, slots=True)

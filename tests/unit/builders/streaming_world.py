@@ -12,6 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+LAST_SEEN = "org$apache$spark$HeartbeatReceiver$$executorLastSeen"
 WAITS = "Waiting for next trigger"
 
 
@@ -51,11 +52,30 @@ class Job:
     run_millis: int
 
 
+class Reflected:
+    """An object of the JVM whose class has a name, and private fields."""
+
+    def __init__(self, kind: str, **fields: Any) -> None:
+        self._kind, self._fields = kind, fields
+
+    def getClass(self) -> "Reflected":  # noqa: N802
+        return self
+
+    def getSimpleName(self) -> str:  # noqa: N802
+        return self._kind
+
+    def getDeclaredField(self, name: str) -> Answer:  # noqa: N802
+        if name not in self._fields:
+            raise Py4JError(f"java.lang.NoSuchFieldException: {name}")
+        return Answer(setAccessible=None, get=self._fields[name])
+
+
 @dataclass
 class Context:
     """A SparkContext. `executors` are (id, host, cores), and `late` what its status still says of
-    them; `forgotten` are stages that are no more. `lists`
-    counts how often the status was read."""
+    them; `forgotten` are stages that are no more. `lists` counts how often the status was read.
+    `heartbeats` (executor -> milliseconds since 1970) are the last ones; None where it does not say
+    them. Nobody can read them while their table `changes`."""
 
     executors: list[tuple[str, str, int]] = field(default_factory=list)
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -65,6 +85,28 @@ class Context:
     replaced: list[str] = field(default_factory=list)
     is_stopped: bool = False
     failure: Exception | None = None
+    heartbeats: dict[str, int] | None = None
+    changes: bool = False
+
+    def getClass(self) -> Reflected:  # noqa: N802
+        receiver = Reflected("HeartbeatReceiver")
+        setattr(receiver, LAST_SEEN, lambda: Answer(mkString=self._heartbeats()))
+        endpoints = [Reflected("BlockManagerMasterEndpoint")]
+        if self.heartbeats is not None:
+            endpoints.append(receiver)
+        dispatcher = Reflected("Dispatcher", endpointRefs=endpoints)
+        environment = Reflected("NettyRpcEnv", dispatcher=dispatcher)
+        reference = Reflected("NettyRpcEndpointRef", nettyEnv=environment)
+        return Reflected("SparkContext", _heartbeatReceiver=reference)
+
+    def _heartbeats(self) -> str | Exception:
+        if self.changes:
+            error: Exception = Py4JError("java.util.NoSuchElementException")
+            return error
+        return ",".join(f"{name} -> {millis}" for name, millis in (self.heartbeats or {}).items())
+
+    def conf(self) -> Answer:
+        return Answer(getTimeAsSeconds=10)
 
     def statusStore(self) -> "Context":  # noqa: N802
         return self

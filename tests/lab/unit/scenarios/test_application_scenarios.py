@@ -12,7 +12,7 @@ import pytest
 
 from rekindle.model.errors import RunError
 from rekindle_operator.api import recovery_policy
-from scenarios import application_scenarios, file_streams, scenario_selection
+from scenarios import application_scenarios, file_streams, protection_cost, scenario_selection
 from scenarios.application_scenarios import SCENARIOS, WITH, WITHOUT, Outcome
 from scenarios.file_streams import FileStream
 from scenarios.scenario_run import ClusterRun
@@ -20,7 +20,7 @@ from scenarios.scenario_run import ClusterRun
 
 @pytest.fixture
 def stream(tmp_path: Path) -> FileStream:
-    made = FileStream("orders", tmp_path)
+    made = FileStream("orders", tmp_path, 7)
     made.input.mkdir(parents=True)
     for log in ("commits", "offsets", "sources/0"):
         (tmp_path / "checkpoints/orders" / log).mkdir(parents=True)
@@ -63,6 +63,19 @@ def test_a_file_is_committed_with_the_first_batch_that_goes_so_far(stream: FileS
     assert stream.lag(20.0) == 0.0
 
 
+def test_a_stream_keeps_up_by_the_oldest_file_of_its_newest_batch(stream: FileStream) -> None:
+    assert stream.oldest_wait() == math.inf
+    for at in (1.0, 20.0, 25.0):
+        stream.write(at)
+    step(stream, "0", {"1000.json": 0, "20000.json": 1, "25000.json": 1})
+    commit(stream, 0, 0, 40.0)
+    stream.look()
+    assert stream.oldest_wait() == 39.0
+    commit(stream, 1, 1, 42.0)
+    stream.look()
+    assert stream.oldest_wait() == 22.0
+
+
 def test_streams_may_be_written_to_while_somebody_looks(stream: FileStream) -> None:
     class WrittenMeanwhile(dict[str, float]):
         """Another file comes whenever somebody asks for one that is committed."""
@@ -96,7 +109,7 @@ def test_spark_sees_a_file_whole(stream: FileStream) -> None:
     stream.write(7.0)
     (path,) = stream.input.iterdir()
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert (path.name, len(rows)) == ("7000.json", file_streams.ROWS_PER_FILE)
+    assert (path.name, len(rows)) == ("7000.json", 7)
 
 
 def test_a_query_is_unavailable_while_an_old_file_is_not_committed() -> None:
@@ -116,7 +129,11 @@ def test_unavailability_is_the_mean_by_priority() -> None:
 
 def runs(ours: float, theirs: float) -> dict[str, dict[str, object]]:
     seconds = {WITH: ours, WITHOUT: theirs}
-    return {way: {"weighted_unavailable_seconds": value} for way, value in seconds.items()}
+    busy = {"before the loss": 72, "after it": None}
+    return {
+        way: {"weighted_unavailable_seconds": value, "busy_percent": busy, "cores": {}}
+        for way, value in seconds.items()
+    }
 
 
 def test_the_ratio_stands_beside_its_bar() -> None:
@@ -125,21 +142,40 @@ def test_the_ratio_stands_beside_its_bar() -> None:
     assert [one["value"] for one in told.values()] == [0.25, 30.0, 120.0]
 
 
+def test_protection_costs_what_its_driver_takes_beyond_one_without() -> None:
+    pair = runs(30.0, 120.0)
+    pair[WITH]["cores"] = {"python": 0.01, "calls": 0.006, "sidecar": 0.002, "all": 1.0}
+    pair[WITHOUT]["cores"] = {"python": 0.002, "calls": 0.001, "sidecar": 0.0, "all": 1.0}
+    told = application_scenarios.figures(SCENARIOS["protected-queries"], pair)
+    assert told[application_scenarios.COST] == {"value": 1.5, "unit": "%", "bar": 1.0}
+    used = protection_cost.cores({"all": 10.0, "python": 2.0}, {"all": 40.0, "python": 1.0}, 60.0)
+    assert used == {"all": 0.5, "python": 0.0}
+    assert protection_cost.cores({}, {}, 60.0) == {}
+
+
 def test_both_runs_of_a_pair_are_measured_by_the_larger_lag() -> None:
     files = {"stream-1": ((10.0, 40.0),)}
     seen = {
-        WITH: Outcome(("a",), 5.0, 0.0, 60.0, files),
+        WITH: Outcome(("a",), 5.0, 0.0, 60.0, files, {"after it": 0.987}),
         WITHOUT: Outcome(("a",), 20.0, 0.0, 60.0, files),
     }
     told = application_scenarios.compare(seen, {"stream-1": 1.0})
     assert [one["weighted_unavailable_seconds"] for one in told.values()] == [10.0, 10.0]
     assert [one["own_lag_seconds_max"] for one in told.values()] == [5.0, 20.0]
+    assert [one["busy_percent"] for one in told.values()] == [{"after it": 99}, {}]
 
 
-@pytest.mark.parametrize(("ratio", "word"), [(0.5, "met"), (0.51, "missed")])
-def test_the_outcome_says_whether_the_bar_was_met(ratio: float, word: str) -> None:
-    said = application_scenarios.verdict(SCENARIOS["applications"], ratio)
-    assert said.endswith(f"bar 0.5, {word}")
+@pytest.mark.parametrize(("ours", "word"), [(50.0, "met"), (51.0, "missed")])
+def test_the_outcome_says_whether_the_bar_was_met_and_what_it_is_made_of(
+    ours: float, word: str
+) -> None:
+    scenario, pair = SCENARIOS["applications"], runs(ours, 100.0)
+    said = application_scenarios.verdict(
+        scenario, application_scenarios.figures(scenario, pair), pair
+    )
+    assert f"bar 0.5, {word}; " in said
+    assert f"{WITH} {ours} s (CPU in use before the loss 72 %)" in said
+    assert f"{WITHOUT} 100.0 s" in said
 
 
 @pytest.mark.parametrize("drivers_restart", [False, True])
@@ -186,7 +222,7 @@ def test_unchanged_applications_have_nothing_of_rekindle() -> None:
     assert "rekindle" not in json.dumps({**spec, "image": ""})
     assert spec["executor"]["instances"] == 3
     assert "affinity" not in spec["executor"]
-    assert spec["arguments"] == ["/shared", "stream-10=10"]
+    assert spec["arguments"] == ["/shared", "3", "stream-10=10"]
     assert body["metadata"]["name"] == "stream-10"
 
 
@@ -195,7 +231,7 @@ def test_a_protected_application_asks_for_the_sidecar() -> None:
     spec = application_scenarios.application("queries", load, "image:1", protect=True)["spec"]
     assert spec["driver"]["labels"] == {"rekindle.dev/inject": "true"}
     assert spec["arguments"][-1] == "--protect"
-    assert len(spec["arguments"]) == 1 + 15 + 1
+    assert len(spec["arguments"]) == 2 + 15 + 1
     assert "podAntiAffinity" in spec["executor"]["affinity"], "there is one on each node"
 
 

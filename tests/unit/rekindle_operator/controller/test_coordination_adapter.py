@@ -13,7 +13,7 @@ from operator_world import FLIGHTS, tell, untell
 
 from rekindle.coordination.session import ApplicationReading
 from rekindle.model.settings import Policy
-from rekindle.protocol import NodeSeen, ProgressReport
+from rekindle.protocol import PROTECTED_QUERIES, NodeSeen, ProgressReport
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
@@ -76,6 +76,22 @@ def test_a_decision_is_told_which_node_an_executor_is_on_so_that_the_record_has_
     assert reading.progress is not None
     before = msgspec.structs.replace(reading.progress.nodes["10.0.0.1"], cluster_node=named)
     assert progress.nodes["10.0.0.1"] == before, "nothing else is another"
+
+
+@pytest.mark.parametrize(("program", "percent"), [("p", 50.0), (PROTECTED_QUERIES, 100.0)])
+def test_protected_queries_are_planned_in_slots_and_others_in_cpu_of_the_node(
+    program: str, percent: float
+) -> None:
+    known = ClusterView()
+    tell(known.registry, objects.node("machine-1", cpu="500m"))
+    tell(known.registry, objects.kubeflow_application())
+    tell(known.registry, objects.kubeflow_driver(**objects.protected()))
+    tell(known.registry, EXECUTOR)
+    overseer, reading = overseer_of(known), reported(None)
+    topology = msgspec.structs.replace(reading.topology, program=program)
+    progress = overseer.terms(FLIGHTS, replace(reading, topology=topology)).reading.progress
+    assert progress is not None
+    assert progress.nodes["10.0.0.1"].capacity_percent == percent
 
 
 def test_goals_of_a_policy_go_before_those_of_the_pipelines_settings() -> None:

@@ -109,6 +109,14 @@ class Coordinator:
         """Nothing was sent."""
 
 
+def test_a_report_says_how_long_nodes_are_silent_where_that_is_known() -> None:
+    driver = Driver()
+    driver.look(seen(["n1", "n2"]))
+    driver.reports.silences = {"n1": 17.5}
+    nodes = driver.reports.progress(AcceptedDirectives(1), alone=False).nodes
+    assert {name: node.silent_seconds for name, node in nodes.items()} == {"n1": 17.5, "n2": None}
+
+
 def test_before_a_loss_everything_runs_and_nothing_is_ordered() -> None:
     driver = Driver()
     assert driver.look(seen(NODES[:2])) == ALL
