@@ -48,7 +48,7 @@ test: TURN = --turn today
 test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
-test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds, call sites; or: make test-lab STAGES=chaos
+test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds, call sites, types of columns; or: make test-lab STAGES=chaos
 	@$(BIN)/python tests/lab/stages.py $(STAGES)
 
 mutants: setup ## known faults, one by one, that the tests have to find; or N of them: make mutants N=8

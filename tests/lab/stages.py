@@ -59,10 +59,13 @@ def _of_day(day: int) -> Stage:
 INTEGRATION = "tests/lab/integration"
 OVER_LINKS = [f"tests/integration/test_faults_{what}.py" for what in ("workers", "links", "memory")]
 CALL_SITES = "tests/unit/rekindle_spark/executor/test_call_sites.py"
+TYPES = "tests/unit/rekindle_spark/pipeline/test_types.py"
 STAGES = (
     Stage("units", 70, [_pytest("tests/lab/unit", "-n", "2", "-q")]),
     # `make test` has a part of the calls each day: here is seen what nothing comes to
     Stage("call-sites", 180, [_pytest(CALL_SITES, "-s")], {"REKINDLE_CALL_SITES": "all"}),
+    # `make test` has small tables of each type
+    Stage("types", 900, [_pytest(TYPES)], {"REKINDLE_TYPES": "all"}),
     Stage("cases", 180, [_pytest(f"{INTEGRATION}/test_public_cases.py")]),
     Stage("structured-streaming", 200, [_pytest(f"{INTEGRATION}/test_structured_streaming.py")]),
     Stage("peers", 190, [_pytest(f"{INTEGRATION}/test_peers.py")]),

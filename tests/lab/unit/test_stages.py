@@ -28,10 +28,19 @@ def test_every_file_of_integration_tests_has_a_stage() -> None:
         assert f"tests/lab/integration/{file.name}" in arguments
 
 
-def test_all_call_sites_of_hosts_raise_in_a_stage() -> None:
-    file = "tests/unit/rekindle_spark/executor/test_call_sites.py"
+@pytest.mark.parametrize(
+    ("file", "environment"),
+    [
+        ("executor/test_call_sites.py", {"REKINDLE_CALL_SITES": "all"}),
+        ("pipeline/test_types.py", {"REKINDLE_TYPES": "all"}),
+    ],
+)
+def test_what_make_test_has_a_part_of_has_a_stage_with_all(
+    file: str, environment: dict[str, str]
+) -> None:
+    file = f"tests/unit/rekindle_spark/{file}"
     stages = [one for one in STAGES["STAGES"] if any(file in command for command in one.commands)]
-    assert [one.environment for one in stages] == [{"REKINDLE_CALL_SITES": "all"}]
+    assert [one.environment for one in stages] == [environment]
     assert (LABORATORY.parents[1] / file).is_file()
 
 

@@ -5,6 +5,7 @@ The table in docs/pipelines.md is made of it.
 
 import decimal
 import io
+import random
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Typed:
-    """A type, with values of it and some that must be among them."""
+    """A type, with values of it and some that must be among them.
+
+    `small` are values of which a thousand have a total that fits, where that is not so of all.
+    """
 
     kind: pa.DataType
     values: st.SearchStrategy[Any]
@@ -37,6 +41,7 @@ class Typed:
     make: Callable[[Sequence[Any], pa.DataType], pa.Array] = lambda values, kind: pa.array(
         values, kind
     )
+    small: st.SearchStrategy[Any] | None = None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         return self.make(values, self.kind)
@@ -45,16 +50,20 @@ class Typed:
 def integers(bits: int, kind: pa.DataType, signed: bool = True) -> Typed:
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     edges = (low, high, 0, None)
-    return Typed(kind, st.sampled_from(edges[:3]) | st.integers(low, high), edges)
+    small = st.integers(low // 1000, high // 1000) if bits == 64 else None
+    return Typed(kind, st.sampled_from(edges[:3]) | st.integers(low, high), edges, small=small)
 
 
 def decimals(kind: pa.DataType) -> Typed:
-    scaled = st.integers(-(10**kind.precision) + 1, 10**kind.precision - 1).map(
-        lambda number: decimal.Decimal(
-            (int(number < 0), tuple(map(int, str(abs(number)))), -kind.scale)
+    def scaled(digits: int) -> st.SearchStrategy[decimal.Decimal]:
+        return st.integers(-(10**digits) + 1, 10**digits - 1).map(
+            lambda number: decimal.Decimal(
+                (int(number < 0), tuple(map(int, str(abs(number)))), -kind.scale)
+            )
         )
-    )
-    return Typed(kind, scaled, (decimal.Decimal(0), None))
+
+    small = scaled(35) if kind.precision == 38 else None
+    return Typed(kind, scaled(kind.precision), (decimal.Decimal(0), None), small=small)
 
 
 def floats(width: int, kind: pa.DataType) -> Typed:
@@ -192,6 +201,28 @@ TYPES: tuple[Typed, ...] = (
         ),
     ),
 )
+
+
+@st.composite
+def columns(draw: st.DrawFn, typed: Typed, rows_max: int) -> list[Any]:
+    """Values of a column: the edges of its type, and behind them up to `rows_max` more.
+
+    Hypothesis draws a pool, and a seed spreads it over the rows: it would take longer to draw a
+    value for each row than steps take for it. Keys are skewed where the pool's first values are in
+    most rows. A third of the columns has a few rows, so that some epochs have none.
+    """
+    values, edges = typed.values, typed.edges
+    if typed.small is not None and draw(st.booleans()):
+        values, edges = typed.small, (None,)
+    few, many = st.lists(values, min_size=1, max_size=8), st.lists(values, min_size=60, max_size=90)
+    pool = [*edges, *draw(few | many)]
+    large = st.integers(rows_max * 9 // 10, rows_max)
+    rows = draw(st.integers(0, 25) | large | large)
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    chance.shuffle(pool)
+    is_skewed = draw(st.booleans())
+    weights = [1 / rank if is_skewed else 1.0 for rank in range(1, len(pool) + 1)]
+    return [*edges, *chance.choices(pool, weights, k=rows)]
 
 
 class Kept(StatefulOperator):
