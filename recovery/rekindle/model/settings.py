@@ -158,6 +158,7 @@ class RuntimeSettings:
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
     classes: str = _setting(SINGLE, _Choice((AUTO, SINGLE)))
     exchange: str = _setting(JOBS, _Choice((JOBS, LINKS)))
+    following_mib_max: float = _setting(64.0, _Number(0.001, 1e7))
     events_mib_max: float = _setting(256.0, _Number(0.0, 1e7))
     output_files: str = _setting(COMPACTED, _Choice((COMPACTED, SINGLE)))
     host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))
@@ -174,6 +175,11 @@ class RuntimeSettings:
     def retained_bytes_max(self) -> int:
         """The same in bytes."""
         return int(self.retained_mib_max * 2**20)
+
+    @property
+    def following_bytes_max(self) -> int:
+        """The same in bytes."""
+        return int(self.following_mib_max * 2**20)
 
     @property
     def events_bytes_max(self) -> int:

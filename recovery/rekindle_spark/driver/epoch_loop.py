@@ -368,7 +368,7 @@ class EpochLoop:
         is_cut = application.arrivals.last.epoch > pipeline.begun[-1].epoch
         if self.final is not None or self.drains or not (is_cut or self._is_due):
             return
-        if not pipeline.has_room or application.arrivals.is_behind:
+        if application.arrivals.is_behind or not pipeline.has_room:
             return
         with application.lock:
             may_follow = pipeline.may_be_followed(self._ready()) and not self._is_waited_for

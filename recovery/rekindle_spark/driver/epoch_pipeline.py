@@ -17,7 +17,7 @@ Why: docs/decisions/0058-several-epochs-on-their-way.md.
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -92,14 +92,19 @@ class EpochPipeline:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more epoch may be on its way: all sources have run the newest one."""
-        return not self.is_full and self.begun[-1].job.job.is_past_first_stage
+        """Whether one more epoch may be on its way: all sources have run the newest one, and no
+        process holds too much of those that are."""
+        if self.is_full or not self.begun[-1].job.job.is_past_first_stage:
+            return False
+        held_bytes = Counter[str]()
+        for one in self.begun:
+            held_bytes.update(one.job.job.held_bytes())
+        limit_bytes = self.application.settings.runtime.following_bytes_max
+        return max(held_bytes.values(), default=0) < limit_bytes
 
     def may_be_followed(self, ready: Collection[int]) -> bool:
-        """Whether one more epoch may be begun behind these, where those that are `ready` run in
-        it."""
-        if not self.has_room:
-            return False
+        """Whether one more epoch may be begun behind these, which leave room for it, where those
+        that are `ready` run in it."""
         application, last = self.application, self.begun[-1]
         if application.losses != last.job.losses or not _may_several_run(application):
             return False

@@ -50,6 +50,10 @@ RETRY_SECONDS = 0.15
 ROW_GAP_SECONDS = 150.0
 # for which jobs are Spark's after one that failed over links
 LINKS_REST_SECONDS = 30.0
+LINKS_MISSING = (
+    "executors there have no port for links, so jobs are Spark's; free the one that "
+    "spark.rekindle.links.port names, or take the setting out (the executors' logs say why)"
+)
 
 
 @dataclass(slots=True)
@@ -150,6 +154,8 @@ def submit(
     job = application.exchange.submit(
         specification.stages, specification.output_order, linked=is_linked
     )
+    if is_linked:
+        _note_missing_links(application, specification, job)
     return RunningJob(specification, job, losses, began, number, patience_seconds)
 
 
@@ -173,6 +179,19 @@ def poll(application: DriverContext, running: RunningJob, seconds: float) -> Res
     if result.linked and not result.finished and result.reason != "interrupted":
         _rest_links(application, result)
     return result
+
+
+def _note_missing_links(application: DriverContext, specification: Specification, job: Job) -> None:
+    """Say once which nodes have no port for links, so that a job that was to go over links does
+    not."""
+    nodes: list[str] = []
+    if not job.is_linked:
+        seen = application.exchange.executors()
+        ours = (one for one in seen if one.executor in specification.executors)
+        nodes = sorted({one.node for one in ours if not one.linked})
+    if nodes and nodes != application.linkless:
+        application.events.write("links-missing", nodes=nodes, text=LINKS_MISSING)
+    application.linkless = nodes
 
 
 def _rest_links(application: DriverContext, result: Result) -> None:

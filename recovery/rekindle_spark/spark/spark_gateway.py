@@ -117,7 +117,8 @@ class ExecutorSeen:
     """An executor that Spark counts; `silent_seconds` since it last said that it is there.
 
     `cluster_node` is what the cluster calls its node; empty when the executor has not been told.
-    One that is not `connected` will not come back: an executor ends with its connection.
+    One that is not `connected` will not come back: an executor ends with its connection. `linked`:
+    it has a port for links.
     """
 
     executor: str
@@ -125,6 +126,7 @@ class ExecutorSeen:
     silent_seconds: float
     cluster_node: str = ""
     connected: bool = True
+    linked: bool = False
 
 
 class Job:
@@ -150,6 +152,12 @@ class Job:
     def shuffle(self, stage: int) -> int:
         """The shuffle id of a stage's output."""
         return int(self.handle.shuffle(stage))
+
+    def held_bytes(self) -> dict[str, int]:
+        """What each process holds of it at most until it counts, where it goes over links: the
+        executors frames that they have been sent, the driver reports."""
+        lines = (line.split(" ") for line in str(self.handle.held()).splitlines())
+        return {process: int(size) for process, size in lines}
 
     def reports(self) -> list[dict[str, Any]]:
         """The reports of the tasks that have ended, each with `arrived`: seconds since the job was
@@ -234,9 +242,10 @@ class SparkGateway:
         """Executors that run and whose host is ready."""
         seen = []
         for line in str(self.handle.executors()).splitlines():
-            executor, node, silent, connected, cluster_node = line.split(" ", maxsplit=4)
+            executor, node, silent, *are, cluster_node = line.split(" ", maxsplit=5)
+            connected, linked = (word == "true" for word in are)
             seconds = int(silent) / 1000
-            seen.append(ExecutorSeen(executor, node, seconds, cluster_node, connected == "true"))
+            seen.append(ExecutorSeen(executor, node, seconds, cluster_node, connected, linked))
         return seen
 
     def slots(self) -> dict[str, int]:

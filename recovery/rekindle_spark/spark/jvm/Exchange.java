@@ -91,6 +91,12 @@ public final class Exchange {
     /** Whether it goes over links, and all tasks of its first stage have ended. */
     boolean isPastFirstStage();
 
+    /**
+     * What each process holds of it at most until it counts, over links: "id bytes" lines, of executors
+     * for frames that they have been sent, of the driver for reports.
+     */
+    String held();
+
     /** All reports so far: count, then nanoseconds since the submission, length, bytes of each. */
     byte[] reports() throws IOException;
 
@@ -145,6 +151,11 @@ public final class Exchange {
     @Override
     public boolean isPastFirstStage() {
       return false;
+    }
+
+    @Override
+    public String held() {
+      return "";
     }
 
     @Override
@@ -277,8 +288,8 @@ public final class Exchange {
   }
 
   /**
-   * Executors that Spark counts and whose plugin has said hello: "id host silent-ms connected node"
-   * lines.
+   * Executors that Spark counts and whose plugin has said hello: "id host silent-ms connected linked
+   * node" lines.
    *
    * <p>On Kubernetes Spark goes on to count one whose connection has ended, and gives it no tasks,
    * until the API server says that its pod is gone.
@@ -295,6 +306,7 @@ public final class Exchange {
       long silent = (System.nanoTime() - seen.at) / 1_000_000L;
       lines.append(id).append(' ').append(seen.hello.host).append(' ').append(silent);
       lines.append(' ').append(backend.isExecutorActive(id));
+      lines.append(' ').append(seen.hello.linkPort != 0);
       lines.append(' ').append(seen.hello.node).append('\n');
     }
     return lines.toString();

@@ -39,6 +39,8 @@ final class LinkedJob implements Exchange.Job {
   private final AtomicInteger left = new AtomicInteger();
   private final AtomicInteger leftOfFirstStage = new AtomicInteger();
   private final TaskReports reports = new TaskReports();
+  /** Bytes of frames that executors have been sent. */
+  private final Map<String, Long> sent = new HashMap<>();
   /** Empty when all went well, else what failed. */
   private final CompletableFuture<String> outcome = new CompletableFuture<>();
 
@@ -81,7 +83,7 @@ final class LinkedJob implements Exchange.Job {
         byte[] reading = readsOthers(task, shuffles) ? template : null;
         LinkedTask linked =
             new LinkedTask(task, shuffles[s], order, shuffles, after, here, own, reading);
-        links.send(places.get(task.executor), linked.message(), job.new Ended(task, shuffles[s]));
+        links.send(places.get(task.executor), linked.message(), job.new Ended(task, shuffles[s], own));
       }
     }
     return job;
@@ -140,10 +142,12 @@ final class LinkedJob implements Exchange.Job {
   private final class Ended implements RpcResponseCallback {
     private final Stage.Task task;
     private final int shuffle;
+    private final List<LinkedTask.Reader> readers;
 
-    Ended(Stage.Task task, int shuffle) {
+    Ended(Stage.Task task, int shuffle, List<LinkedTask.Reader> readers) {
       this.task = task;
       this.shuffle = shuffle;
+      this.readers = readers;
     }
 
     /** What comes after the job has ended counts no more: its shuffles may be removed already. */
@@ -156,6 +160,9 @@ final class LinkedJob implements Exchange.Job {
             byte[] report = new byte[answer.getInt()];
             answer.get(report);
             reports.add(report);
+          }
+          for (LinkedTask.Reader reader : readers) {
+            sent.merge(reader.executor(), answer.getLong(), Long::sum);
           }
           MapStatus status =
               SparkEnv.get()
@@ -234,6 +241,16 @@ final class LinkedJob implements Exchange.Job {
   @Override
   public boolean isPastFirstStage() {
     return leftOfFirstStage.get() == 0 && failure().isEmpty();
+  }
+
+  @Override
+  public String held() {
+    StringBuilder lines = new StringBuilder();
+    synchronized (outcome) {
+      sent.forEach((executor, bytes) -> lines.append(executor).append(' ').append(bytes).append('\n'));
+    }
+    String driver = SparkEnv.get().executorId();
+    return lines.append(driver).append(' ').append(reports.bytes()).toString();
   }
 
   @Override

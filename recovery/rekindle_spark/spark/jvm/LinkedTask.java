@@ -25,6 +25,10 @@ final class LinkedTask implements Serializable {
 
   /** Blocks of a task's output for one executor; behind the last ones all of them are there. */
   record Output(int job, int shuffle, int map, boolean isLast, List<Block> blocks) {
+    long bytes() {
+      return blocks.stream().mapToLong(block -> block.bytes().length).sum();
+    }
+
     /** In pieces of about PIECE_BYTES, or one block. */
     List<Output> pieces() {
       List<Output> pieces = new ArrayList<>();

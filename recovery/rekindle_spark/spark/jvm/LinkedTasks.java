@@ -41,8 +41,13 @@ import scala.reflect.ClassTag$;
  * gives an output without blocks, and who reads it reports what is missing.
  */
 final class LinkedTasks implements Links.Receiver {
-  /** Jobs that were cancelled and of which messages may still come. */
-  private static final int CANCELLED_MAX = 1_000;
+  /**
+   * Jobs of which outputs are here, and no task. No more are on their way at a time, so the tasks of
+   * an older one will not come: the driver cannot reach this executor, nor say that it was cancelled.
+   */
+  static final int TASKLESS_MAX = 16;
+  /** Jobs that are over here and of which messages may still come. */
+  private static final int OVER_MAX = 1_000;
   /** Without a piece that is taken. */
   private static final long SEND_SECONDS_MAX = 15;
   private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
@@ -55,11 +60,12 @@ final class LinkedTasks implements Links.Receiver {
             return thread;
           });
   private final Map<Integer, Job> jobs = new HashMap<>();
-  private final Map<Integer, Boolean> cancelled =
+  /** By job whether it was cancelled; else all its tasks here have ended. */
+  private final Map<Integer, Boolean> over =
       new LinkedHashMap<>() {
         @Override
         protected boolean removeEldestEntry(Map.Entry<Integer, Boolean> eldest) {
-          return size() > CANCELLED_MAX;
+          return size() > OVER_MAX;
         }
       };
   private volatile ShuffleDependency<?, ?, ?> template;
@@ -73,13 +79,11 @@ final class LinkedTasks implements Links.Receiver {
   private record Waiting(LinkedTask task, RpcResponseCallback answer) {}
 
   /**
-   * What is here of a job: outputs, those of which pieces are still to come, and tasks that wait.
-   * `ran` has the stages whose task here has been run, `left` counts its tasks that have not ended,
-   * once one has come.
+   * What is here of a job: outputs, and tasks that wait. `ran` has the stages whose task here has been
+   * run, `left` counts its tasks that have not ended, once one has come.
    */
-  private static final class Job {
-    final Map<Long, List<LinkedTask.Block>> coming = new HashMap<>();
-    final Map<Long, List<LinkedTask.Block>> outputs = new HashMap<>();
+  static final class Job {
+    final JobOutputs outputs = new JobOutputs();
     final List<Waiting> waiting = new ArrayList<>();
     final Set<Integer> ran = new HashSet<>();
     int left = -1;
@@ -109,8 +113,8 @@ final class LinkedTasks implements Links.Receiver {
 
   private synchronized void add(Waiting one) {
     LinkedTask task = one.task();
-    if (cancelled.containsKey(task.job)) {
-      one.answer().onFailure(new IOException("the job was cancelled"));
+    if (over.containsKey(task.job)) {
+      one.answer().onFailure(new IOException("the job is over"));
       return;
     }
     Job job = jobs.computeIfAbsent(task.job, id -> new Job());
@@ -120,17 +124,24 @@ final class LinkedTasks implements Links.Receiver {
   }
 
   private synchronized void add(LinkedTask.Output output) {
-    if (cancelled.containsKey(output.job())) return;
+    if (over.containsKey(output.job())) return;
     Job job = jobs.computeIfAbsent(output.job(), id -> new Job());
-    long key = key(output.shuffle(), output.map());
-    job.coming.computeIfAbsent(key, one -> new ArrayList<>()).addAll(output.blocks());
-    if (!output.isLast()) return;
-    job.outputs.put(key, job.coming.remove(key));
-    startReady(job);
+    job.outputs.add(output);
+    for (int gone : removeTaskless(jobs)) over.put(gone, true);
+    if (output.isLast()) startReady(job);
+  }
+
+  /** Removes jobs whose tasks will not come; returns them. */
+  static List<Integer> removeTaskless(Map<Integer, Job> jobs) {
+    List<Integer> taskless =
+        jobs.keySet().stream().filter(id -> jobs.get(id).left < 0).sorted().toList();
+    List<Integer> gone = taskless.subList(0, Math.max(0, taskless.size() - TASKLESS_MAX));
+    jobs.keySet().removeAll(gone);
+    return gone;
   }
 
   private synchronized void cancel(int[] shuffles) {
-    cancelled.put(shuffles[0], true);
+    over.put(shuffles[0], true);
     for (int shuffle : shuffles) remove(shuffle);
     Job job = jobs.remove(shuffles[0]);
     for (Waiting one : job == null ? List.<Waiting>of() : job.waiting) {
@@ -158,7 +169,7 @@ final class LinkedTasks implements Links.Receiver {
   private Turn turn(LinkedTask task) {
     Job before = jobs.get(task.after);
     return Turn.of(
-        task.stage(), before == null ? null : before.ran, cancelled.containsKey(task.after));
+        task.stage(), before == null ? null : before.ran, wasCancelled(task.after));
   }
 
   /** The host has run a task, or it has failed: what follows it may go on. */
@@ -172,15 +183,9 @@ final class LinkedTasks implements Links.Receiver {
     List<byte[]> found = new ArrayList<>();
     for (Stage.Read read : task.task.reads) {
       if (!task.isOwn(read.shuffle)) continue;
-      for (int m = 0; m < read.maps.length; m += 2) {
-        for (int map = read.maps[m]; map < read.maps[m + 1]; map++) {
-          List<LinkedTask.Block> blocks = job.outputs.get(key(read.shuffle, map));
-          if (blocks == null) return null;
-          for (LinkedTask.Block block : blocks) {
-            if (isAmong(block.reduce(), read.reduces)) found.add(block.bytes());
-          }
-        }
-      }
+      List<byte[]> blocks = job.outputs.blocks(read.shuffle, read.maps, read.reduces);
+      if (blocks == null) return null;
+      found.addAll(blocks);
     }
     return found;
   }
@@ -196,7 +201,8 @@ final class LinkedTasks implements Links.Receiver {
         int place = targets.getPartition(answer.targets[i]);
         blocks.put(place, new Tuple2<>(answer.targets[i], answer.blocks[i]));
       }
-      List<Sending> sendings = send(task, blocks);
+      List<LinkedTask.Output> outputs = outputs(task, blocks);
+      List<Sending> sendings = send(task, outputs);
       MapStatus status = BlockWriter.write(blocks, task.shuffle, targets.numPartitions(), task.task.index);
       List<byte[]> reports = new ArrayList<>(List.of(answer.report));
       for (Sending sending : sendings) {
@@ -206,7 +212,7 @@ final class LinkedTasks implements Links.Receiver {
         reports.add(Stage.unreadable(sending.reader.executor(), failure, here, sending.seconds()));
       }
       if (wasCancelled(task.job)) remove(task.shuffle);
-      one.answer().onSuccess(ByteBuffer.wrap(answer(reports, status)));
+      one.answer().onSuccess(ByteBuffer.wrap(answer(reports, outputs, status)));
     } catch (Throwable failed) {
       one.answer().onFailure(failed);
     } finally {
@@ -246,17 +252,27 @@ final class LinkedTasks implements Links.Receiver {
             ClassTag$.MODULE$.apply(ShuffleDependency.class));
   }
 
-  /** Sends an output to its readers, in pieces that are not much larger than one block. */
-  private List<Sending> send(LinkedTask task, Map<Integer, Tuple2<Integer, byte[]>> blocks)
-      throws IOException {
-    List<Sending> sendings = new ArrayList<>();
+  /** What each reader gets of an output. */
+  private static List<LinkedTask.Output> outputs(
+      LinkedTask task, Map<Integer, Tuple2<Integer, byte[]>> blocks) {
+    List<LinkedTask.Output> outputs = new ArrayList<>();
     for (LinkedTask.Reader reader : task.readers) {
       List<LinkedTask.Block> found = new ArrayList<>();
       blocks.forEach(
           (place, block) -> {
-            if (isAmong(place, reader.reduces())) found.add(new LinkedTask.Block(place, block._2()));
+            if (JobOutputs.isAmong(place, reader.reduces())) found.add(new LinkedTask.Block(place, block._2()));
           });
-      LinkedTask.Output output = new LinkedTask.Output(task.job, task.shuffle, task.task.index, true, found);
+      outputs.add(new LinkedTask.Output(task.job, task.shuffle, task.task.index, true, found));
+    }
+    return outputs;
+  }
+
+  /** Sends each reader its output, in pieces that are not much larger than one block. */
+  private List<Sending> send(LinkedTask task, List<LinkedTask.Output> outputs) throws IOException {
+    List<Sending> sendings = new ArrayList<>();
+    for (int i = 0; i < outputs.size(); i++) {
+      LinkedTask.Reader reader = task.readers.get(i);
+      LinkedTask.Output output = outputs.get(i);
       if (reader.executor().equals(task.task.executor)) {
         add(output);
       } else {
@@ -310,8 +326,12 @@ final class LinkedTasks implements Links.Receiver {
     }
   }
 
-  /** Reports: their count, then length and bytes of each; then the map status. */
-  private static byte[] answer(List<byte[]> reports, MapStatus status) throws IOException {
+  /**
+   * Reports: their count, then length and bytes of each; then how many bytes each reader has got, and
+   * the map status.
+   */
+  private static byte[] answer(List<byte[]> reports, List<LinkedTask.Output> outputs, MapStatus status)
+      throws IOException {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     DataOutputStream out = new DataOutputStream(bytes);
     out.writeInt(reports.size());
@@ -319,6 +339,7 @@ final class LinkedTasks implements Links.Receiver {
       out.writeInt(report.length);
       out.write(report);
     }
+    for (LinkedTask.Output output : outputs) out.writeLong(output.bytes());
     ByteBuffer registered =
         SparkEnv.get()
             .closureSerializer()
@@ -331,23 +352,11 @@ final class LinkedTasks implements Links.Receiver {
   }
 
   private synchronized boolean wasCancelled(int job) {
-    return cancelled.containsKey(job);
+    return Boolean.TRUE.equals(over.get(job));
   }
 
   private synchronized void ended(int id, Job job) {
     job.left--;
-    if (job.left == 0) jobs.remove(id, job);
-  }
-
-  private static long key(int shuffle, int map) {
-    return ((long) shuffle << Integer.SIZE) | map;
-  }
-
-  /** Whether a number is in one of the stretches: begin and end of each, one after the other. */
-  private static boolean isAmong(int number, int[] stretches) {
-    for (int i = 0; i < stretches.length; i += 2) {
-      if (stretches[i] <= number && number < stretches[i + 1]) return true;
-    }
-    return false;
+    if (job.left == 0 && jobs.remove(id, job)) over.put(id, false);
   }
 }

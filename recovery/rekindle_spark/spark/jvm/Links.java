@@ -58,8 +58,11 @@ final class Links implements Closeable {
 
   /** Without a receiver there is no port: the driver only asks. */
   Links(SparkEnv env, Receiver receiver) {
-    SparkConf conf = env.conf();
-    SecurityManager security = env.securityManager();
+    this(env.conf(), env.securityManager(), env.blockManager().blockManagerId().host(), receiver);
+  }
+
+  /** The receiver's port is one of this `host`. */
+  Links(SparkConf conf, SecurityManager security, String host, Receiver receiver) {
     Option<org.apache.spark.SSLOptions> encryption =
         security.isSslRpcEnabled() ? Option.apply(security.getRpcSSLOptions()) : Option.empty();
     TransportConf transport =
@@ -74,7 +77,6 @@ final class Links implements Closeable {
     } else {
       List<TransportServerBootstrap> asked =
           secret ? List.of(new AuthServerBootstrap(transport, security)) : List.of();
-      String host = env.blockManager().blockManagerId().host();
       this.server = context.createServer(host, conf.getInt(PORT, 0), asked);
     }
   }

@@ -11,10 +11,17 @@ final class TaskReports {
   private final long began = System.nanoTime();
   private final List<byte[]> reports = new ArrayList<>();
   private final List<Long> arrived = new ArrayList<>();
+  private long bytes;
 
   synchronized void add(byte[] report) {
     reports.add(report);
     arrived.add(System.nanoTime() - began);
+    bytes += report.length;
+  }
+
+  /** Of all reports so far. */
+  synchronized long bytes() {
+    return bytes;
   }
 
   /** Count, then nanoseconds since the submission, length and bytes of each. */

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -32,9 +33,13 @@ class Sent:
     losses: int
     began: float = 0.0
     is_well: bool | None = None
-    job: Any = field(
-        default_factory=lambda: SimpleNamespace(is_linked=True, is_past_first_stage=True)
-    )
+    held: dict[str, int] = field(default_factory=lambda: {"a": 1, "b": 1})
+    job: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.job = SimpleNamespace(
+            is_linked=True, is_past_first_stage=True, held_bytes=lambda: self.held
+        )
 
 
 class Executors:
@@ -95,9 +100,13 @@ class Executors:
         """Epoch 1 is on its way, and some behind it."""
         self.pipeline.begin(1, dict.fromkeys(PLACED, (1, 1)), ALONE, None)
         for _ in range(following):
-            assert self.pipeline.may_be_followed(PLACED)
+            assert self.may_follow(PLACED)
             self.pipeline.follow(ALONE)
         return self.pipeline
+
+    def may_follow(self, ready: Collection[int]) -> bool:
+        """Whether one more epoch may be begun, as the loop finds out."""
+        return self.pipeline.has_room and self.pipeline.may_be_followed(ready)
 
 
 ENDS = st.tuples(
@@ -120,7 +129,7 @@ def test_whatever_ends_first_epochs_count_in_order_and_once(steps: list[tuple[An
                     if pipeline.awaited is None:
                         epoch = len(executors.counted) + 1
                         pipeline.begin(epoch, dict.fromkeys(PLACED, (epoch, epoch)), ALONE, None)
-                    elif pipeline.may_be_followed(PLACED):
+                    elif executors.may_follow(PLACED):
                         pipeline.follow(ALONE)
                 case ("ends", which, is_well):
                     if which < len(executors.sent) and executors.sent[which].is_well is None:
@@ -209,7 +218,7 @@ def test_no_epoch_follows_where_that_would_do_harm(
 ) -> None:
     executors = Executors(monkeypatch)
     pipeline = executors.begin()
-    assert pipeline.may_be_followed(PLACED)
+    assert executors.may_follow(PLACED)
     executors.application.__dict__.update(change)
     assert not pipeline.may_be_followed(PLACED)
 
@@ -222,7 +231,37 @@ def test_only_the_same_partitions_follow_and_only_once_sources_have_run(
     assert not pipeline.may_be_followed({0})
     assert not pipeline.may_be_followed({0, 1, 2})
     executors.sent[0].job.is_past_first_stage = False
-    assert not pipeline.may_be_followed(PLACED)
+    assert not pipeline.has_room
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "has_room"),
+    [
+        ({"a": 600, "b": 0}, {"a": 400, "b": 0}, False),
+        ({"a": 999, "b": 0}, {"a": 0, "b": 999}, True),
+        ({"a": 0, "driver": 700}, {"a": 0, "driver": 700}, False),
+        ({"a": 2_000}, {}, False),
+        ({}, {}, True),
+    ],
+    ids=["two-epochs", "each-process", "driver", "the-awaited-one", "nothing"],
+)
+def test_no_epoch_follows_while_one_process_holds_as_much_of_those_on_their_way_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+    first: dict[str, int],
+    second: dict[str, int],
+    has_room: bool,
+) -> None:
+    executors = Executors(monkeypatch)
+    executors.application.settings = SimpleNamespace(
+        runtime=RuntimeSettings(following_mib_max=1_000 / 2**20)
+    )
+    pipeline = executors.begin(following=1)
+    executors.sent[0].held, executors.sent[1].held = first, second
+    assert pipeline.has_room == has_room
+    executors.sent[0].is_well = True
+    assert pipeline.poll(0.0) is not None
+    executors.sent[0].held = {}
+    assert pipeline.has_room, "what has counted is held no more"
 
 
 def test_no_epoch_follows_one_that_takes_a_backlog_along(monkeypatch: pytest.MonkeyPatch) -> None:

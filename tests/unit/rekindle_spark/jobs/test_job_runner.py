@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from rekindle_spark.jobs import fault_attribution, job_results, job_runner
 from rekindle_spark.jobs.job_results import Result
 from rekindle_spark.jobs.job_runner import RunningJob
 from rekindle_spark.jobs.job_specs import Specification
+from rekindle_spark.spark.spark_gateway import ExecutorSeen
 
 COUNTED = "its results were taken for good"
 
@@ -120,6 +122,39 @@ def test_deaths_in_a_job_that_is_given_up_count_over_links(
     assert result.blamed == ({"a": 1} if is_linked else {})
 
 
+def test_nodes_without_a_port_for_links_are_named_once_until_jobs_go_over_links(
+    ended: tuple[Any, RunningJob],
+) -> None:
+    application, _ = ended
+    told: list[tuple[str, list[str]]] = []
+    specification = Specification(
+        stages=((),), produced=(([("1", {7: (1, 1)}), ("2", {})]),), ranges={7: (1, 1)}
+    )
+    application.settings = SimpleNamespace(runtime=SimpleNamespace(exchange="links"))
+    application.events = SimpleNamespace(
+        write=lambda kind, **fields: told.append((kind, fields["nodes"]))
+    )
+    application.links_rest_until, application.attempts, application.linkless = 0.0, 1, []
+    application.readers.begin = lambda _: None
+    seen = [ExecutorSeen(name, f"node-{name}", 0.0) for name in "123"]
+    seen[0] = replace(seen[0], linked=True)
+    application.exchange.executors = lambda: seen
+
+    def submit(*, goes_over_links: bool, linked: bool = True) -> None:
+        job = SimpleNamespace(is_linked=goes_over_links)
+        application.exchange.submit = lambda *_, **__: job
+        job_runner.submit(application, lambda: specification, linked=linked)
+
+    submit(goes_over_links=False, linked=False)
+    assert told == []
+    for _ in range(2):
+        submit(goes_over_links=False)
+    assert told == [("links-missing", ["node-2"])], "3 has no part in the job"
+    submit(goes_over_links=True)
+    submit(goes_over_links=False)
+    assert told == [("links-missing", ["node-2"])] * 2
+
+
 def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
     ended: tuple[Any, RunningJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +164,7 @@ def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
 
     def submitted(*_: object, linked: bool, into: list[bool] = linked) -> Any:
         into.append(linked)
+        return SimpleNamespace(is_linked=linked)
 
     application.settings = SimpleNamespace(runtime=SimpleNamespace(exchange="links"))
     application.events = SimpleNamespace(

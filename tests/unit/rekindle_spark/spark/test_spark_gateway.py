@@ -6,6 +6,7 @@ import pytest
 
 from rekindle_spark.spark.spark_gateway import (
     ExecutorSeen,
+    Job,
     SparkGateway,
     _configuration,
     without_room,
@@ -69,9 +70,20 @@ def test_indexes_are_checked_unless_sparks_own_service_serves_blocks(service: st
 
 def test_the_milliseconds_since_an_executor_was_heard_are_told_in_seconds() -> None:
     gateway = SparkGateway.__new__(SparkGateway)  # a driver that has begun needs a cluster
-    lines = "1 10.0.0.7 1500 true node-7\n2 10.0.0.8 0 false \n"
+    lines = "1 10.0.0.7 1500 true false node-7\n2 10.0.0.8 0 false true \n"
     gateway.handle = SimpleNamespace(executors=lambda: lines)
     assert gateway.executors() == [
-        ExecutorSeen("1", "10.0.0.7", 1.5, "node-7", True),
-        ExecutorSeen("2", "10.0.0.8", 0.0, "", False),
+        ExecutorSeen("1", "10.0.0.7", 1.5, "node-7", True, False),
+        ExecutorSeen("2", "10.0.0.8", 0.0, "", False, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "held_bytes"),
+    [("", {}), ("1 500\n2 0\ndriver 900", {"1": 500, "2": 0, "driver": 900})],
+)
+def test_what_processes_hold_of_a_job_is_told_by_process(
+    lines: str, held_bytes: dict[str, int]
+) -> None:
+    job = Job(SimpleNamespace(isLinked=lambda: True, held=lambda: lines))
+    assert job.held_bytes() == held_bytes
