@@ -1,5 +1,6 @@
-"""Executors, their heartbeats and run times, as Spark's driver knows them: no agent, no jar, and no
-listener in Python.
+"""Executors, their heartbeats and run times, as Spark's driver knows them.
+
+No agent, no jar and no listener in Python is needed.
 
 A node is an executor's host, as in reports of pipelines. Spark counts run time in slots, so a core
 of an executor is 100 %. Run time includes Python workers, which CPU time of executors leaves out.

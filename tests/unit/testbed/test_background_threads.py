@@ -61,8 +61,8 @@ def test_a_thread_runs_inside_its_context_alone() -> None:
 def test_coroutines_run_in_the_thread_of_the_event_loop_until_it_is_ended() -> None:
     with Service() as service:
         assert service.thread_of_answer() == "service"
-        assert not service.is_over
-    assert service.is_over
+        was_over = service.is_over
+    assert (was_over, service.is_over) == (False, True)
     with pytest.raises(RunError, match=r"the thread service: does not run \(None\)"):
         service.thread_of_answer()
 
