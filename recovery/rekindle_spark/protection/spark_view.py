@@ -1,6 +1,6 @@
 """Executors, their heartbeats and run times, as Spark's driver knows them.
 
-No agent, no jar and no listener in Python is needed.
+There is no agent, no jar, and no listener in Python.
 
 A node is an executor's host, as in reports of pipelines. Spark counts run time in slots, so a core
 of an executor is 100 %. Run time includes Python workers, which CPU time of executors leaves out.
@@ -140,7 +140,7 @@ class Heartbeats:
 
     Spark drops a silent executor after two minutes, and its status says nothing before that. The
     receiver is none of its public classes, so where Spark's are others nothing is known. Only time
-    in which somebody asked counts: a driver that stood still has heard of nobody. `context` is the
+    in which somebody asked counts: a driver that stood still has received nothing. `context` is the
     `SparkContext` in the JVM.
     """
 
