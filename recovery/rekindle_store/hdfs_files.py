@@ -97,7 +97,7 @@ class HdfsFiles:
         for folder in sorted(folders):
             if folder.rpartition("/")[0] not in ("", OUTPUTS):
                 with suppress(OSError), self._answers():  # it is not empty
-                    self.client.delete(self._path(folder))
+                    self.client.delete(self._path(folder), recursive=False)
 
     def remove_leftovers(self, seconds: float) -> None:
         """See `store_files.Files`. They are in one folder."""

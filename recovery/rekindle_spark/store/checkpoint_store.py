@@ -461,12 +461,10 @@ class CheckpointStore:
         whole, damaged = self._checkpoints()
         counting = checkpoint_records.counting(whole, self.fold.seal)
         checkpoint = _chosen(counting, damaged, self.fold.public)
-        offsets = self._read_all("offsets", "offsets")
-        begin = 1
-        if checkpoint is not None:
-            begin = checkpoint_records.first_input(checkpoint)
-            if "cut" in checkpoint:
-                offsets[checkpoint["epoch"]] = checkpoint["cut"]
+        begin = 1 if checkpoint is None else checkpoint_records.first_input(checkpoint)
+        offsets = self._read_all("offsets", "offsets", needed=begin)
+        if checkpoint is not None and "cut" in checkpoint:
+            offsets[checkpoint["epoch"]] = checkpoint["cut"]
         if _epoch(checkpoint) < _epoch(self.begin):
             raise FileNotFoundError("a checkpoint was set aside meanwhile")
         _check_gaps("offsets", offsets, begin, max([*offsets, self.fold.newest], default=0))
@@ -539,12 +537,22 @@ class CheckpointStore:
         name = f"{folder}/{number}.json"
         return record_format.decode(kind, self.files.read(name), f"{self.files.place}/{name}")
 
-    def _read_all(self, folder: str, kind: str) -> dict[int, dict[str, Any]]:
-        """The records of a folder by number; some at a time, for a server may be far away."""
+    def _read_all(self, folder: str, kind: str, needed: int = 1) -> dict[int, dict[str, Any]]:
+        """The records of a folder by number; some at a time, for a server may be far away. Damage
+        is passed over in those before the first that is `needed`."""
         numbers = numbered(self.files, folder)
+
+        def read(number: int) -> dict[str, Any] | None:
+            try:
+                return self._read(folder, number, kind)
+            except DamagedError:
+                if number < needed:
+                    return None
+                raise
+
         with ThreadPoolExecutor(READERS) as pool:
-            found = pool.map(lambda number: self._read(folder, number, kind), numbers)
-            return dict(zip(numbers, found, strict=True))
+            found = zip(numbers, pool.map(read, numbers), strict=True)
+            return {number: record for number, record in found if record is not None}
 
 
 def _starter() -> dict[str, Any]:

@@ -22,6 +22,17 @@ def test_the_checkpoint_before_a_damaged_one_is_gone_on_from(tmp_path: Path) -> 
     assert list(history.offsets) == [1, 2]
 
 
+def test_input_that_only_an_older_checkpoint_needs_may_be_damaged(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2, 3)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, states("rows/0"))
+    (tmp_path / "offsets" / "1.json").write_text("{")
+    assert list(store.read().offsets) == [2, 3]
+    (tmp_path / "offsets" / "3.json").write_text("{")
+    with pytest.raises(DamagedError, match=r"offsets/3\.json: is no JSON"):
+        store.read()
+
+
 def test_damage_is_not_passed_over_where_output_has_become_public_with_it(tmp_path: Path) -> None:
     store = with_states(tmp_path, 1, 2)
     store.complete_checkpoint(1, states("rows/0"))
