@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -314,11 +314,12 @@ def _say_if_it_ends(store: str, view: "RunDisplay") -> None:
     from rekindle_spark.store.checkpoint_store import FINISH_REQUEST
     from rekindle_store import store_files
 
-    if store_files.exists(store_files.at(store), FINISH_REQUEST):
-        view.say(
-            f"{store} has a file named {FINISH_REQUEST}: the run ends once all output is "
-            "committed; to begin again, name another --store, or remove this one"
-        )
+    with suppress(OSError):  # the driver makes a store that is not there, and waits for one away
+        if store_files.exists(store_files.at(store), FINISH_REQUEST):
+            view.say(
+                f"{store} has a file named {FINISH_REQUEST}: the run ends once all output is "
+                "committed; to begin again, name another --store, or remove this one"
+            )
 
 
 def _spark_is_there(store: str, view: "RunDisplay") -> None:

@@ -208,24 +208,25 @@ def test_on_a_store_that_was_run_before_no_function_is_called(
     assert end.startswith("event file ")
 
 
-@pytest.mark.parametrize("is_finishing", [True, False])
+@pytest.mark.parametrize("has", ["nothing", "generations", "finish"])
 def test_a_run_on_a_store_that_was_asked_to_finish_says_that_it_will_end(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    is_finishing: bool,
+    has: str,
 ) -> None:
     store = tmp_path / "store"
-    (store / "generations").mkdir(parents=True)
-    (store / "generations" / "1.json").write_text("{}")
-    if is_finishing:
+    if has != "nothing":
+        (store / "generations").mkdir(parents=True)
+        (store / "generations" / "1.json").write_text("{}")
+    if has == "finish":
         (store / "finish").touch()
     monkeypatch.setattr(local_run, "perform", lambda *_: None)
     file = pipeline_file(tmp_path, 'readings.sink("rows")')
     arguments = ["run", file, "--local", "1", "--store", str(store)]
     assert command_line.run(command_line.application, arguments) == 0
     said = capfd.readouterr().out
-    assert (f"{store} has a file named finish: the run ends" in said) == is_finishing
+    assert (f"{store} has a file named finish: the run ends" in said) == (has == "finish")
 
 
 def test_functions_need_not_be_called_beforehand(
