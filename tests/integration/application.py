@@ -378,12 +378,24 @@ def kill_host(application: Application, node: str) -> None:
     Not right after a checkpoint: the next host would go on from that, and nothing would be lost.
     """
     application.await_condition("state ahead of the checkpoint", lambda: is_ahead(application))
-    hosts = [
-        pid
-        for pid in application.cluster.processes(node)
-        if b"rekindle_spark.executor.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    process_sets.signal_all(hosts, signal.SIGKILL)
+    process_sets.signal_all([host_of(application, node)], signal.SIGKILL)
+
+
+def host_of(application: Application, node: str) -> int:
+    """The process id of a node's host."""
+    (host,) = filter(is_host, application.executors()[node])
+    return host
+
+
+def jvm_of(application: Application, node: str) -> int:
+    """The process id of a node's executor JVM."""
+    (jvm,) = (pid for pid in application.executors()[node] if not is_host(pid))
+    return jvm
+
+
+def is_host(pid: int) -> bool:
+    """Whether an executor's process is its host."""
+    return b"rekindle_spark.executor.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def is_ahead(application: Application) -> bool:

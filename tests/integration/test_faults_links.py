@@ -3,16 +3,14 @@
 Packets to the port at which one executor serves its blocks are dropped, which takes root.
 """
 
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
-import loud_skips
 from application import LASTING, Application, Before
 from harms import all_nodes, meet, neighbours
+from link_relay import cut
 
 Prepare = Callable[..., Application]
 LISTENS = "0A"
@@ -43,22 +41,6 @@ def open_sockets(pid: int) -> set[str]:
         with suppress(FileNotFoundError):
             found.add(link.readlink().name)
     return {name for name in found if name.startswith("socket:")}
-
-
-@contextmanager
-def cut(ports: Collection[int]) -> Iterator[None]:
-    """Nobody reaches these ports of this machine."""
-    if shutil.which("iptables") is None:
-        loud_skips.skip("a cut link takes iptables")
-    named = ",".join(map(str, sorted(ports)))
-    rule = ["OUTPUT", "-p", "tcp", "-m", "multiport", "--dports", named, "-j", "DROP"]
-    made = subprocess.run(["iptables", "-I", *rule], capture_output=True, text=True, check=False)
-    if made.returncode:
-        loud_skips.skip(f"a cut link takes root: {made.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["iptables", "-D", *rule], check=True)
 
 
 def test_a_short_cut_and_a_link_that_flaps_drop_nobody_and_a_long_cut_drops_one_once(

@@ -4,31 +4,31 @@ The laboratory's stage `links` runs the files of faults over links as a whole.
 """
 
 import socket
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
-import readings
-from application import LASTING, Application, Before, Event, is_ahead, kill_host
+from application import Application, Before, kill_host
+from following import (
+    CLOSE,
+    LINKS,
+    SEVERAL,
+    assert_several_were_on_their_way,
+    epochs_follow_again,
+    number_on_their_way,
+    while_epochs_follow,
+)
 from harms import (
     all_nodes,
     in_the_middle_of_an_epoch,
     lose,
     meet,
     neighbours,
-    newest_of,
     node_of,
     start_workers,
 )
 
 Prepare = Callable[..., Application]
-LINKS = {**LASTING, "exchange": "links"}
-# Epochs are closer than the step that crawls lets them end. However long they are they take along
-# all rows that have come: nothing follows an epoch that leaves some out.
-CLOSE = {**LINKS, "epoch_seconds": 0.3, "epoch_stretch_max": 20, "checkpoint_seconds": 8}
-# Epochs on their way: the one that is awaited, and at least one that follows it.
-SEVERAL = 2
 
 
 def test_losses_over_links_change_no_row(prepare: Prepare) -> None:
@@ -86,56 +86,6 @@ def the_driver_is_killed_while_epochs_follow(application: Application) -> None:
     epochs_follow_again(application)
 
 
-def while_epochs_follow(application: Application) -> None:
-    """Returns when an epoch has just run, others are on their way, and states are ahead of the
-    newest checkpoint."""
-
-    def follow() -> bool:
-        ran = newest_of(application, "ran")
-        is_early = ran is not None and time.time() < ran["at"] + readings.SLOW_SECONDS / 4
-        return is_early and number_on_their_way(application.events) >= SEVERAL
-
-    with a_step_that_crawls(application):
-        application.await_condition(
-            "epochs follow each other", lambda: follow() and is_ahead(application)
-        )
-
-
-@contextmanager
-def a_step_that_crawls(application: Application) -> Iterator[None]:
-    """Epochs take longer than they are apart. A call that has begun is not cut short."""
-    trap = application.traps / readings.CRAWLS
-    trap.touch()
-    yield
-    trap.unlink()
-
-
-def number_on_their_way(events: Sequence[Event]) -> int:
-    """How many epochs were on their way at the last of these events."""
-    cut, ran = (newest_epoch(events, kind) for kind in ("cut", "ran"))
-    return cut - ran
-
-
-def newest_epoch(events: Sequence[Event], kind: str) -> int:
-    return next((int(event["epoch"]) for event in reversed(events) if event["kind"] == kind), 0)
-
-
-def assert_several_were_on_their_way(application: Application, begin: int, kind: str) -> None:
-    """When the first event of a kind since `begin` was written."""
-    first = application.events.index(application.happened(kind, after=begin)[0], begin)
-    assert number_on_their_way(application.events[:first]) >= SEVERAL
-
-
-def epochs_follow_again(application: Application) -> None:
-    """An epoch that followed another counts."""
-    begin = application.seen
-    with a_step_that_crawls(application):
-        application.await_condition(
-            "an epoch that followed another counts",
-            lambda: any(ran["following"] for ran in application.happened("ran", after=begin)),
-        )
-
-
 def one_is_killed_in_the_middle_of_an_epoch(application: Application) -> None:
     victim = node_of(application, "by-hour")
     before = Before.of(application)
@@ -188,5 +138,7 @@ def test_where_a_port_is_taken_jobs_run(prepare: Prepare, taken_on: int) -> None
         application.spark = {"spark.rekindle.links.port": str(port)}
         application.start_and_recover()
         application.await_event("ran", linked=False)
+        missing = application.await_event("links-missing")
+        assert missing["nodes"] == [all_nodes(application)[taken_on]]
         assert not application.happened("ran", linked=True)
         application.finish()

@@ -301,6 +301,8 @@ class ControlLoop:
                 self.statistics.forget(executor)
         self.host_failures.forget(loss.executors)
         application.links.forget(loss.executors)
+        # a job over links fails of a lost executor before the loss is seen
+        application.links_rest_until = 0.0
         application.remove(emptied)
         for executor, node in sorted(loss.executors.items()):
             application.events.write(

@@ -93,6 +93,14 @@ def test_of_an_executor_that_has_gone_no_relapse_is_kept(control: Any) -> None:
     assert control.reports.relapses == {}
 
 
+def test_jobs_go_over_links_again_once_a_lost_executor_is_out(control: Any) -> None:
+    control.host_failures, control.application.links = HostFailures(), Links()
+    control.application.warm, control.reports.suspected = {"a"}, set()
+    control.application.links_rest_until = 1e9
+    control._lose(ExecutorLoss({"a": "127.0.0.2"}, frozenset()))
+    assert control.application.links_rest_until == 0.0
+
+
 def test_damage_on_the_way_costs_no_state(control: Any) -> None:
     control._make_again({(ROWS, 5)})
     control._make_again({(ROWS, 6)})
