@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rekindle_spark.operators import arrow_columns, python_rows, watermarks
+from rekindle_spark.operators import arrow_columns, column_types, python_rows, watermarks
 from rekindle_spark.user_code import argument_checks
 
 
@@ -89,7 +89,7 @@ def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:
             what = f"has no column {name!r}"
             argument_checks.refuse(where, what, f"give it all of: {', '.join(schema.names)}")
     try:
-        return table.select(schema.names).cast(schema)
+        return column_types.converted(table.select(schema.names), schema)
     except (ValueError, pa.ArrowException) as error:
         argument_checks.refuse(
             where, f"does not fit the source's columns ({error})", "cast them before"
