@@ -206,6 +206,8 @@ def exact(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _exact(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if _is_counted(given.type, kind):
         raise ValueError(f"has {given.type}, and no unit of these")
+    if _is_packed(given.type):
+        given = pa.chunked_array([_unpacked(chunk) for chunk in given.chunks])
     made = given.cast(kind)
     if _may_be_cut(given.type, kind) and not made.cast(given.type).equals(given):
         raise ValueError(f"has a value that {kind} would cut")
@@ -252,10 +254,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
     """An array of another type, in pieces where it is too large for one."""
     array = _unpacked(array)
     try:
-        made = array.cast(kind)
-        if _is_packed(array.type):
-            made.validate()
-        yield made
+        yield array.cast(kind)
     except pa.ArrowInvalid:
         if array.nbytes >= 2**31 and len(array) > 1:
             middle = len(array) // 2
@@ -281,7 +280,7 @@ def _unpacked(array: pa.Array) -> pa.Array:
     if kinds.is_struct(kind):
         parts = [_unpacked(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(parts, kind.names, mask=array.is_null())
-    return array if kinds.is_map(kind) else _listed(array)
+    return _mapped(array) if kinds.is_map(kind) else _listed(array)
 
 
 def _is_packed(kind: pa.DataType) -> bool:
@@ -293,8 +292,7 @@ def _is_packed(kind: pa.DataType) -> bool:
 
 
 def _listed(array: pa.Array) -> pa.Array:
-    """Any lists as plain ones: Arrow's own cast of views makes too few offsets where nulls are
-    last."""
+    """Any lists as plain ones: Arrow's own cast of views leaves the last offset out."""
     sizes = np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     empty = array.is_null() if array.null_count else None
@@ -314,6 +312,14 @@ def _is_zone(name: str | None) -> bool:
         return name is None or pa.lib.string_to_tzinfo(name) is not None
     except (LookupError, ValueError):
         return False
+
+
+def _mapped(array: pa.MapArray) -> pa.MapArray:
+    offsets = np.asarray(array.offsets)
+    begin, end = offsets[0], offsets[-1]
+    keys, items = (_unpacked(part[begin:end]) for part in (array.keys, array.items))
+    empty = array.is_null() if array.null_count else None
+    return pa.MapArray.from_arrays(pa.array(offsets - begin), keys, items, mask=empty)
 
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -3,6 +3,7 @@
 import datetime as dt
 import mmap
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -78,11 +79,19 @@ def test_views_of_lists_and_runs_inside_of_others_have_the_same_values(array: pa
         assert found.to_pylist() == some.to_pylist()
 
 
-def test_views_inside_of_a_map_are_told() -> None:
-    maps = pa.array([[("a", [1]), ("b", None)]], pa.map_(pa.string(), pa.list_view(pa.int8())))
-    plain = column_types.plain(maps.type)
-    with pytest.raises(pa.ArrowInvalid):
-        column_types.column(pa.chunked_array([maps]), plain)
+MAPS = [[("a", []), ("b", [0])], None, [], [("c", None), ("d", [1, 2])], [("e", [3])]]
+
+
+@pytest.mark.parametrize("view", [pa.list_view, pa.large_list_view])
+def test_views_of_lists_inside_of_a_map_have_the_same_values(
+    view: Callable[[pa.DataType], pa.DataType],
+) -> None:
+    maps = pa.array(MAPS, pa.map_(pa.string(), view(pa.int8())))
+    for begin, end in ((0, 5), (0, 1), (1, 4), (4, 5), (5, 5)):
+        part = pa.chunked_array([maps[begin:end]])
+        found = column_types.column(part, column_types.plain(maps.type))
+        found.validate(full=True)
+        assert found.to_pylist() == MAPS[begin:end]
 
 
 @pytest.mark.parametrize("kind", [pa.list_view(pa.int8()), pa.large_list_view(pa.int8())])

@@ -33,7 +33,7 @@ from rekindle_spark.testing import run_pipeline
 
 DOCS = Path(__file__).parents[4] / "docs"
 ALL = os.environ.get("REKINDLE_TYPES") == "all"
-EXAMPLES = 50 if ALL else 3
+EXAMPLES = 60 if ALL else 3
 # at most 1,000, which are a second apart: all of them are in one window, and meet in the join
 COLUMN_ROWS_MAX = 600 if ALL else 60
 ROWS_WANTED = 200_000
@@ -307,7 +307,11 @@ def test_a_source_gives_what_is_in_its_file(typed: Typed, tmp_path: Path) -> Non
         end = min(end, len(array))
         parts = [source.read(0, end)["x"], source.read(end, len(array))["x"]]
         kind = parts[0].type
-        wanted = array.cast(kind) if kind != array.type else array
+        wanted = array
+        if pa.types.is_list_view(array.type):  # of which Arrow's cast leaves the last list out
+            wanted = pa.array(array.to_pylist(), kind)
+        elif kind != array.type:
+            wanted = array.cast(kind)
         if isinstance(array.type, pa.BaseExtensionType) and kind == array.type.storage_type:
             wanted = array.storage
         assert [value for part in parts for value in plain(part, kind)] == plain(wanted, kind)

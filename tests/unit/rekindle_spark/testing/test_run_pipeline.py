@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Callable
 from datetime import datetime
 from itertools import count as numbers
 from pathlib import Path
@@ -106,6 +107,19 @@ def test_rows_may_be_dicts_and_tables_of_polars() -> None:
     frame = polars.DataFrame({"size": [3], "at": [at], "key": ["a"], "other": [1]})
     outputs = run_pipeline(mapped(lambda table: table), {"rows": frame})
     assert outputs["out"].to_pylist() == [{"at": at, "key": "a", "size": 3}]
+
+
+@pytest.mark.parametrize("view", [pa.list_view, pa.large_list_view])
+def test_views_of_lists_have_the_same_values(
+    view: Callable[[pa.DataType], pa.DataType],
+) -> None:
+    schema = pa.schema([("at", pa.timestamp("us")), ("xs", pa.list_(pa.int8()))])
+    pipeline = Pipeline("lists")
+    pipeline.source("rows", TableSource(schema.empty_table(), "at")).sink("out")
+    lists = [[1], None, [], [2, 3]]
+    moments = pa.array(range(4), pa.timestamp("us"))
+    table = pa.table({"at": moments, "xs": pa.array(lists, view(pa.int8()))})
+    assert run_pipeline(pipeline, {"rows": table})["out"]["xs"].to_pylist() == lists
 
 
 @pytest.mark.parametrize(
