@@ -452,7 +452,7 @@ class _Copying:
     def _keep_newest(self, own: list[int], first: int) -> None:
         """Give the newest record a file of its own where that went while the log was copied."""
         last = first + commit_segments.LENGTH - 1 if first else 0
-        if last >= max(own, default=0):
+        if first and last >= max(own, default=0):
             lines = commit_segments.read(self.target, first)
             assert lines is not None, "a segment that was just copied is gone"
             self._put(f"commits/{last}.json", lines[-1])

@@ -332,7 +332,7 @@ class Protection:
         """Now and then, how long nodes have been silent: machines that die say nothing."""
         if now - self._listened_at >= HEARTBEAT_LOOK_SECONDS:
             self._listened_at = now
-            silences = self._heartbeats.silences(now, time.time())
+            silences = self._heartbeats.silences(now)
             reports.silences = {} if silences is None else self._view.silent_seconds(silences)
 
     def _measure(

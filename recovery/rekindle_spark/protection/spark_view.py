@@ -140,8 +140,9 @@ class Heartbeats:
 
     Spark drops a silent executor after two minutes, and its status says nothing before that. The
     receiver is none of its public classes, so where Spark's are others nothing is known. Only time
-    in which somebody asked counts: a driver that stood still has received nothing. `context` is the
-    `SparkContext` in the JVM.
+    in which somebody asked counts: a driver that stood still has received nothing. Spark's moments
+    are of the machine's clock, which may be set, so that only their changes count. `context` is
+    the `SparkContext` in the JVM.
     """
 
     context: Any
@@ -150,11 +151,12 @@ class Heartbeats:
     _is_unknown: bool = False
     _asked_at: float = float("-inf")
     _listening_since: float = 0.0
+    # Spark's moment of each executor's last heartbeat, and since when it has been that.
+    _last: dict[str, tuple[str, float]] = field(default_factory=dict)
 
-    def silences(self, now: float, wall_now: float) -> dict[str, float] | None:
+    def silences(self, now: float) -> dict[str, float] | None:
         """Executor -> seconds, 0 for one whose next heartbeat is not overdue; None where Spark does
-        not say. `now` is of time.monotonic(), `wall_now` of time.time(), as Spark's moments are.
-        """
+        not say. `now` is of time.monotonic()."""
         if now - self._asked_at > LISTENING_GAP_SECONDS:
             self._listening_since = now
         self._asked_at = now
@@ -166,10 +168,13 @@ class Heartbeats:
             told = str(getattr(self._receiver, LAST_SEEN)().mkString(","))
         except GONE:
             return None  # an executor has come at this moment: Spark's table has no lock
-        found, listening_seconds = {}, now - self._listening_since
+        found, before = {}, self._last
+        self._last = {}
         for line in filter(None, told.split(",")):
-            executor, _, millis = line.partition(" -> ")
-            seconds = min(wall_now - int(millis) / MILLIS, listening_seconds)
+            executor, _, moment = line.partition(" -> ")
+            known = before.get(executor)
+            self._last[executor] = known if known and known[0] == moment else (moment, now)
+            seconds = now - max(self._last[executor][1], self._listening_since)
             found[executor] = seconds if seconds >= self._interval_seconds + LATE_SECONDS else 0.0
         return found
 

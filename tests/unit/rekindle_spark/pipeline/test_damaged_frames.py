@@ -94,7 +94,7 @@ def test_of_an_executor_that_has_gone_no_relapse_is_kept(control: Any) -> None:
 
 
 def test_jobs_go_over_links_again_once_a_lost_executor_is_out(control: Any) -> None:
-    control.host_failures, control.application.links = HostFailures(), Links()
+    control.application.links = Links()
     control.application.warm, control.reports.suspected = {"a"}, set()
     control.application.links_rest_until = 1e9
     control._lose(ExecutorLoss({"a": "127.0.0.2"}, frozenset()))

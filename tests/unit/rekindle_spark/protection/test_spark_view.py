@@ -69,11 +69,13 @@ def test_executors_are_listed_each_time_where_the_scheduler_does_not_name_them(
 
 def test_a_host_is_silent_once_the_heartbeats_of_all_its_executors_are_overdue() -> None:
     context = Context([("1", "n1", 1), ("2", "n1", 1), ("3", "n2", 1)])
-    context.heartbeats = {"1": 100_000, "2": 100_000, "3": 112_000}
+    context.heartbeats = {"1": 100_000, "2": 100_000, "3": 102_000}
     view, beats = SparkView(context), Heartbeats(context)
     view.nodes()
     for second in range(0, 20, 5):  # the first question begins to listen
-        told = beats.silences(float(second), 100.0 + second)
+        if second == 10:
+            context.heartbeats = {**context.heartbeats, "3": 112_000}
+        told = beats.silences(float(second))
         assert told is not None
     assert told == {"1": 15.0, "2": 15.0, "3": 0.0}, "the third one's next heartbeat is not due"
     assert view.silent_seconds(told) == {"n1": 15.0, "n2": 0.0}
@@ -84,30 +86,41 @@ def test_a_host_is_silent_once_the_heartbeats_of_all_its_executors_are_overdue()
 def test_only_time_in_which_the_driver_listened_is_silence() -> None:
     context = Context([("1", "n1", 1)])
     context.heartbeats, beats = {"1": 100_000}, Heartbeats(context)
-    assert beats.silences(0.0, 160.0) == {"1": 0.0}
-    assert beats.silences(5.0, 165.0) == {"1": 0.0}
-    assert beats.silences(35.0, 195.0) == {"1": 0.0}, "it stood still for half a minute"
-    assert [beats.silences(35.0 + more, 195.0 + more) for more in (5.0, 10.0, 15.0)][-1] == {
-        "1": 15.0
-    }
+    assert beats.silences(0.0) == {"1": 0.0}
+    assert beats.silences(5.0) == {"1": 0.0}
+    assert beats.silences(35.0) == {"1": 0.0}, "it stood still for half a minute"
+    assert [beats.silences(35.0 + more) for more in (5.0, 10.0, 15.0)][-1] == {"1": 15.0}
+
+
+def test_a_clock_that_was_set_makes_nobody_silent_and_hides_nobody() -> None:
+    context, hour = Context([("1", "n1", 1), ("2", "n2", 1)]), 3_600_000
+    beats = Heartbeats(context)
+    context.heartbeats = {"1": 100_000, "2": 100_000}
+    for second in range(0, 35, 5):
+        if second % 10 == 0:
+            moment = 100_000 + second * 1_000 + (hour if second >= 10 else 0)
+            moment -= 2 * hour if second >= 20 else 0
+            context.heartbeats = {**context.heartbeats, "1": moment}
+        told = beats.silences(float(second))
+    assert told == {"1": 0.0, "2": 30.0}
 
 
 def test_where_spark_says_nothing_of_heartbeats_nothing_is_known(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     beats = Heartbeats(Context([("1", "n1", 1)]))
-    assert [beats.silences(float(now), 100.0) for now in range(3)] == [None] * 3
+    assert [beats.silences(float(now)) for now in range(3)] == [None] * 3
     assert len(caplog.records) == 1, "once is enough"
 
 
 def test_a_table_of_heartbeats_that_changes_as_it_is_read_is_read_again() -> None:
     context = Context([("1", "n1", 1)])
     context.heartbeats, beats = {"1": 100_000}, Heartbeats(context)
-    assert beats.silences(0.0, 101.0) == {"1": 0.0}
+    assert beats.silences(0.0) == {"1": 0.0}
     context.changes = True
-    assert beats.silences(1.0, 102.0) is None
+    assert beats.silences(1.0) is None
     context.changes = False
-    assert beats.silences(2.0, 103.0) == {"1": 0.0}
+    assert beats.silences(2.0) == {"1": 0.0}
 
 
 def _not_there(_: Context) -> None:
