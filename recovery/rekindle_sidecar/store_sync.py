@@ -61,12 +61,13 @@ class ReportDelivery:
             return decided, standing
         topology = self._place.path(store_paths.TOPOLOGY)
         expected = {topology: self._standing(store_paths.TOPOLOGY)[0], path: version}
+        known = self._known
         try:
             versions = self._connection.transact(expected, {path: report.data})
         except Conflict:
             self.forget()
             raise
-        self._known[report.name] = (versions[path], report.stamp)
+        known[report.name] = (versions[path], report.stamp)
         return decided, report.stamp
 
     def acknowledge(self, sequence: int, data: bytes) -> None:
@@ -79,13 +80,12 @@ class ReportDelivery:
 
     def _standing(self, name: str) -> tuple[int | None, Stamp | None]:
         """Version and stamp of a record, as they were when it was last looked at."""
-        known = self._known.get(name)
-        if known is None:
+        known = self._known  # `forget` may replace it while this thread reads
+        if name not in known:
             found = self._connection.get(self._place.path(name))
             stamp = None if found is None else held_records.stamp_of(found[0])
-            known = (None if found is None else found[1], stamp)
-            self._known[name] = known
-        return known
+            known[name] = (None if found is None else found[1], stamp)
+        return known[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,14 +296,16 @@ class StoreSync:
         if self._directives_known:
             return
         self._directives_known = True
-        desk = self._desk
+        desk, known = self._desk, self._read
         try:
             found = await asyncio.to_thread(
-                held_records.fetch_directives, self._connection, desk.place, self._read
+                held_records.fetch_directives, self._connection, desk.place, known
             )
         except BaseException:
             self._directives_known = False
             raise
+        if self._read is not known:
+            return  # over a connection that is gone: read again over the new one
         self._read = found
         desk.refill(found)
 

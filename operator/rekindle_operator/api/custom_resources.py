@@ -66,10 +66,15 @@ def read(record: object, kind: type[Kind]) -> Kind:
     What this release cannot read of a status is left out: a newer one may have written it, and what
     a person wants, the spec, holds whatever stands there.
     """
+    return read_parts(record, kind)[0]
+
+
+def read_parts(record: object, kind: type[Kind]) -> tuple[Kind, bool]:
+    """The same as `read`, and whether something was left out."""
     left: Any = record
     while True:
         try:
-            return msgspec.convert(left, kind)
+            return msgspec.convert(left, kind), left is not record
         except msgspec.ValidationError as error:
             what, _, path = str(error).partition(" - at `")
             field = path.rstrip("`").removeprefix("$").removeprefix(".")

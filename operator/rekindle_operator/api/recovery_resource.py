@@ -24,7 +24,7 @@ from rekindle_operator.api.custom_resources import (
     Word,
     camel_case,
     clipped,
-    read,
+    read_parts,
     written,
 )
 from rekindle_operator.api.recovery_class import Certainty
@@ -189,6 +189,11 @@ class RecoveryStatus(Value, frozen=True):
     queries: Annotated[tuple[QueryRecovery, ...], msgspec.Meta(max_length=QUERIES_MAX)] = ()
     conditions: Annotated[tuple[Condition, ...], msgspec.Meta(max_length=10)] = ()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the recovery is over, also in a phase that only a newer release knows."""
+        return self.phase in ENDED or (self.phase is None and self.ended_at is not None)
+
 
 def to_status(status: RecoveryStatus) -> dict[str, Any]:
     """The whole status as JSON, within the schema's limits: it replaces what was there.
@@ -296,16 +301,19 @@ class RecoverySpec(Value, frozen=True):
 
 
 class Recovery(Resource, frozen=True):
-    """One incident of one application."""
+    """One incident of one application. `left_out`: some of the status only a newer release can
+    read, so nothing is written in its place."""
 
     kind: ClassVar[str] = "Recovery"
     spec: RecoverySpec
     status: RecoveryStatus = RecoveryStatus()
+    left_out: bool = False
 
 
 def from_object(record: object) -> Recovery:
     """The recovery in an object from the API; InputError names object and field."""
-    return read(record, Recovery)
+    found, left_out = read_parts(record, Recovery)
+    return msgspec.structs.replace(found, left_out=left_out)
 
 
 def recovery_name(application: ApplicationReference, incident: int) -> str:

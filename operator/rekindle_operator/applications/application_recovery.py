@@ -26,7 +26,6 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_policy import ApplicationNeed, RecoveryPolicy
 from rekindle_operator.api.recovery_resource import (
-    ENDED,
     ApplicationReference,
     NodeRequest,
     Phase,
@@ -179,7 +178,7 @@ class ApplicationRecovery:
         known = self.known.recoveries.get(place, {}).values()
         if not known and place not in self._there:
             return True
-        return any(item.spec.incident == incident and item.status.phase in ENDED for item in known)
+        return any(item.spec.incident == incident and item.status.has_ended for item in known)
 
     def _drop(self, places: Iterable[Place]) -> None:
         """Have nothing to do with their Recoveries any more: no further executor is deleted."""
@@ -580,7 +579,7 @@ class ApplicationRecovery:
     ) -> None:
         for place, story in open_.items():
             self._tell(place, story, looks[place], scene, kept)
-            if story.status.phase in ENDED:
+            if story.status.has_ended:
                 self._ended.add((place, self._stories.pop(place).spec.incident))
 
     def _give_up(self, places: Iterable[Place]) -> None:

@@ -14,7 +14,6 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.custom_resources import API_VERSION
 from rekindle_operator.api.recovery_resource import (
-    ENDED,
     ApplicationReference,
     Recovery,
     RecoverySpec,
@@ -54,20 +53,23 @@ class ApplicationWriter:
             made = recovery_resource.to_object(place.namespace, spec)
             body = self.api.create(path_of(object_kinds.RECOVERIES, place.namespace), made)
         self._announce(place, spec, status, body)
-        if status.phase in ENDED:
+        if status.has_ended:
             self._put_away(place, kept)
 
     def end(self, place: Place, spec: RecoverySpec, status: RecoveryStatus) -> None:
         """Write the end of a Recovery; of one that is not there nothing is left to say."""
         body = self.api.get(_path(place, spec))
-        if body is not None and recovery_resource.from_object(body).status.phase not in ENDED:
+        if body is not None and not recovery_resource.from_object(body).status.has_ended:
             self._announce(place, spec, status, body)
 
     def _announce(
         self, place: Place, spec: RecoverySpec, status: RecoveryStatus, body: Body
     ) -> None:
-        """Events of what is new, then the status on the version that was read."""
+        """Events of what is new, then the status on the version that was read; nothing where that
+        is of a newer release, and something of it was left out."""
         recovery = recovery_resource.from_object(body)
+        if recovery.left_out:
+            return
         metadata = recovery.metadata
         about = ObjectReference(
             API_VERSION, Recovery.kind, metadata.name, place.namespace, metadata.uid
@@ -81,7 +83,7 @@ class ApplicationWriter:
     def _put_away(self, place: Place, kept: int) -> None:
         """Delete the oldest that have ended, beyond as many as are kept."""
         known = [*self.known.recoveries.get(place, {}).values()]
-        ended = [item for item in known if item.status.phase in ENDED]
+        ended = [item for item in known if item.status.has_ended]
         ended.sort(key=lambda item: item.spec.incident, reverse=True)
         for item in ended[kept:]:
             path = path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)

@@ -13,7 +13,7 @@ from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
-from rekindle_operator.api.recovery_resource import ENDED, Recovery
+from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_cache import ClusterCache
@@ -133,7 +133,7 @@ class ClusterView:
     def open_of(self, place: Place) -> dict[str, Recovery]:
         """An application's recoveries that are not over, by name."""
         known = self.recoveries.get(place, {})
-        return {name: item for name, item in known.items() if item.status.phase not in ENDED}
+        return {name: item for name, item in known.items() if not item.status.has_ended}
 
     def approved(self, place: Place, held: Effective) -> bool:
         """Whether a person has approved of the recovery that is open, or nobody has to."""

@@ -19,7 +19,7 @@ from rekindle_console.console_reader import (
     ProcessRecord,
 )
 from rekindle_console.coordinator_reader import CoordinatorReader
-from rekindle_operator.api.recovery_resource import ENDED, PlanMade, Recovery
+from rekindle_operator.api.recovery_resource import PlanMade, Recovery
 from rekindle_operator.cluster.cluster_view import ClusterView
 
 
@@ -55,10 +55,9 @@ class OperatorReader:
 
 def _told(recovery: Recovery, points: Iterable[ProgressPoint]) -> PastIncident:
     status = recovery.status
-    open_ = status.phase not in ENDED
     return PastIncident(
         number=recovery.spec.incident,
-        outcome="open" if open_ else str(status.phase),
+        outcome=(status.phase or "ended") if status.has_ended else "open",
         source=f"Recovery {recovery.metadata.namespace}/{recovery.metadata.name}",
         kind=status.kind or "",
         began_at=_seconds(status.started_at),

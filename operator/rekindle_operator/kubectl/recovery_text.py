@@ -16,7 +16,6 @@ from datetime import datetime
 from rekindle.model.errors import InputError
 from rekindle_operator.api.custom_resources import COORDINATION_AT_RISK, clipped, identity
 from rekindle_operator.api.recovery_resource import (
-    ENDED,
     LostNode,
     NodeRequest,
     PlanMade,
@@ -116,6 +115,9 @@ def _heading(recovery: Recovery, now: datetime) -> Iterator[str]:
         f"{identity(recovery)} is incident {spec.incident} of {spec.application.kind} "
         f"{application}, under policy {spec.policy_name} and class {spec.class_name}."
     )
+    if status.phase is None and recovery.left_out:
+        yield "It is in a phase that only a newer release knows; use its kubectl-rekindle."
+        return
     if status.phase is None:
         yield "The operator has not told anything of it yet."
         return
@@ -289,7 +291,7 @@ HINDERED = ("Suspected", "Held", "AwaitingApproval", "AwaitingDriver")
 def outlook(recovery: Recovery) -> WaitOutlook:
     """What is known of the next plan of a recovery."""
     status = recovery.status
-    if status.phase in ENDED:
+    if status.has_ended:
         return WaitOutlook(over=True)
     hindrance = None
     if status.phase in HINDERED:

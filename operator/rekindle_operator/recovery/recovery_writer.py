@@ -4,7 +4,8 @@
                                        ──► events first, then the status on its version
 
 A moment stays until all that it says was written, so nothing is left out when the API server does
-not answer; what is written twice is the same. The plans of other operators come from the store.
+not answer; what is written twice is the same. A status of a newer release, of which something was
+left out, is not written over. The plans of other operators come from the store.
 Runs in errands, one at a time for each application.
 """
 
@@ -24,7 +25,6 @@ from rekindle_coordinator.status_reader import numbered
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.custom_resources import API_VERSION
 from rekindle_operator.api.recovery_resource import (
-    ENDED,
     ApplicationReference,
     NodeRequest,
     Recovery,
@@ -232,6 +232,8 @@ class RecoveryWriter:
         if body is None:
             return
         recovery = recovery_resource.from_object(body)
+        if recovery.left_out:
+            return
         first = status = recovery.status
         told: list[KubernetesEvent] = []
         for moment in moments:
@@ -254,7 +256,7 @@ class RecoveryWriter:
             raise
         self._keep(place, name, written, status)
         self.metrics.told(moments[0].look.at)
-        if status.phase in ENDED:
+        if status.has_ended:
             self.settled(place)
 
     def _abandon(self, place: Place, name: str) -> None:
@@ -262,14 +264,14 @@ class RecoveryWriter:
         body = self.api.get(path)
         if body is None:
             return
-        before = recovery_resource.from_object(body).status
+        recovery = recovery_resource.from_object(body)
         told = status_builder.abandon(
-            before,
+            recovery.status,
             RecoveryReason.APPLICATION_GONE,
             f"{place.application} is not there any more.",
             time.time(),
         )
-        if told.news:
+        if told.news and not recovery.left_out:
             self.api.replace(f"{path}/status", {**body, "status": to_status(told.status)})
         with self._lock:
             self._objects.pop((place, name), None)
@@ -306,7 +308,7 @@ class RecoveryWriter:
     def _keep(self, place: Place, name: str, body: Body, status: RecoveryStatus) -> None:
         """Keep an open one, so that it need not be read again."""
         with self._lock:
-            if status.phase in ENDED:
+            if status.has_ended:
                 self._objects.pop((place, name), None)
             else:
                 self._objects[place, name] = body
@@ -398,7 +400,7 @@ def _name(moment: Moment) -> str | None:
 
 
 def _is_open(recovery: Recovery) -> bool:
-    return recovery.status.phase not in ENDED
+    return not recovery.status.has_ended
 
 
 def _announced(

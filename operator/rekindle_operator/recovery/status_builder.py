@@ -159,7 +159,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
     """
     if _is_outdated(before, scene):
         return StatusChange(before, news=False)
-    if before.phase in ENDED:
+    if before.has_ended:
         again = before.kind == "Suspected" and _goes_on(before, scene, now)
         if not again:
             return StatusChange(before, news=False)
@@ -194,7 +194,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
 
 def abandon(before: RecoveryStatus, word: RecoveryReason, text: str, now: float) -> StatusChange:
     """The end of a story that nobody can go on with: its application, or its policy, is gone."""
-    if before.phase in ENDED:
+    if before.has_ended:
         return StatusChange(before, news=False)
     stage = PhaseReason("Abandoned", word, text)
     after = msgspec.structs.replace(before, ended_at=moment(now))

@@ -175,7 +175,7 @@ def beginning(now: float) -> StreamCut:
 class Intake:
     """One source: its newest cut and answer, what hosts have read of it, and when offsets had
     arrived. `step` is its name. `shorter_since` has, of partitions that end before what was there,
-    since when, and where that was."""
+    since when, and the lowest of those ends."""
 
     step: str
     terms: SourceTerms
@@ -364,7 +364,8 @@ class Intake:
         if not is_same or there.latest >= _known_end(before):
             self.shorter_since.pop(name, None)
             return False
-        since, _ = self.shorter_since.setdefault(name, (at, there.latest))
+        since, low = self.shorter_since.get(name, (at, there.latest))
+        self.shorter_since[name] = since, min(low, there.latest)
         return at - since < MISSING_SECONDS_MAX
 
     def _judged(self, cut: PartitionCut, now: float) -> PartitionCut:

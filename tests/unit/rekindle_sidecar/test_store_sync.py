@@ -13,7 +13,7 @@ from rekindle.model.errors import RunError
 from rekindle.protocol import Acknowledgement, Handshake, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_sidecar.sidecar_session import SidecarSession
-from rekindle_sidecar.store_sync import ACKS_KEPT, StoreSync
+from rekindle_sidecar.store_sync import ACKS_KEPT, ReportDelivery, StoreSync
 from rekindle_zookeeper import Connection
 
 PLACE = Place("team", "flights")
@@ -113,3 +113,51 @@ def test_a_directive_of_a_store_that_is_an_older_copy_by_now_is_read_anew() -> N
     shared = SharedStore()
     given = asyncio.run(around_a_restored_store(shared.connect()))
     assert given == [directive("of the store that was lost"), directive("of the copy")]
+
+
+@dataclass(eq=False)
+class RestoredWhileRead(ConnectionInMemory):
+    """The store becomes an older copy while the answer to the first read of `path` is under way."""
+
+    path: str = ""
+    copy: bytes = b""
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        found = super().get(path)
+        if path == self.path and self.copy:
+            self.shared.store.records.pop(path)
+            self.shared.connect().put(path, self.copy)
+            self.copy = b""
+            self.mend()
+        return found
+
+
+async def two_rounds(connection: ConnectionInMemory) -> list[bytes]:
+    """What a driver may be given behind them."""
+    loop = asyncio.get_running_loop()
+    desk = SidecarSession(PLACE, 10.0, clock=loop.time, wall_clock=loop.time)
+    sync = StoreSync(cast(Connection, connection), desk)
+    await sync._round()
+    await sync._round()
+    return [bytes(one.data) for one in desk.inbox.values() if one]
+
+
+def test_a_directive_that_is_read_while_the_connection_changes_is_read_again() -> None:
+    path = PLACE.path(store_paths.DIRECTIVES, "0000000005")
+    connection = RestoredWhileRead(SharedStore(), path=path, copy=directive("of the copy"))
+    connection.put(path, directive("of the store that was lost"))
+    assert asyncio.run(two_rounds(connection)) == [directive("of the copy")]
+
+
+def topology(generation: int) -> bytes:
+    return msgspec.json.encode({"generation": generation, "sequence": 0, "program": "p"})
+
+
+def test_a_record_that_is_read_while_all_is_forgotten_is_read_again() -> None:
+    path = PLACE.path(store_paths.TOPOLOGY)
+    connection = RestoredWhileRead(SharedStore(), path=path, copy=topology(1))
+    connection.put(path, topology(2))
+    delivery = ReportDelivery(cast(Connection, connection), PLACE)
+    connection.on_change(delivery.forget)
+    found = [delivery.topology(), delivery.topology()]
+    assert [one and one.generation for one in found] == [2, 1]

@@ -10,7 +10,7 @@ from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
-from rekindle_operator.api.recovery_resource import ENDED, Recovery
+from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.kubectl import resource_lookup, terminal_output
 from rekindle_operator.kubectl.api_connection import (
     CLASSES,
@@ -150,10 +150,11 @@ def approve(
 
 
 def _check(recovery: Recovery, *, before: bool) -> None:
-    if recovery.status.phase in ENDED and not before:
+    if recovery.status.has_ended and not before:
+        phase = recovery.status.phase or "in a phase of a newer release"
         raise InputError(
             where=f"recovery {identity(recovery)}",
-            what=f"is over ({recovery.status.phase}), so there is nothing to approve",
+            what=f"is over ({phase}), so there is nothing to approve",
             remedy="see `kubectl rekindle status` for those that are open",
         )
 

@@ -18,7 +18,7 @@ from rekindle_operator.api.custom_resources import (
     identity,
 )
 from rekindle_operator.api.recovery_policy import RecoveryPolicy, SelectedApplication
-from rekindle_operator.api.recovery_resource import ENDED, Recovery, age
+from rekindle_operator.api.recovery_resource import Recovery, age
 from rekindle_operator.kubectl import terminal_output
 from rekindle_operator.kubectl.api_connection import POLICIES, RECOVERIES, ApiConnection, connected
 from rekindle_operator.kubectl.plugin_options import (
@@ -77,7 +77,7 @@ def rows_of(policies: Iterable[RecoveryPolicy], recoveries: Iterable[Recovery]) 
             namespace = policy.metadata.namespace
             found[namespace, item.group or item.kind, item.name] = _selected(policy, item)
     for recovery in sorted(recoveries, key=age):
-        if recovery.status.phase not in ENDED:
+        if not recovery.status.has_ended:
             application = recovery.spec.application
             group = application.group or application.kind
             key = (recovery.metadata.namespace, group, application.name)

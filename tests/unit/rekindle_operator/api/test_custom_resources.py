@@ -89,7 +89,22 @@ def test_a_status_of_a_newer_release_keeps_no_policy_from_being_read(
 @pytest.mark.parametrize("status", [[], 3, {"phase": "Quarantined", "kind": "Partial"}])
 def test_a_story_is_read_without_the_words_that_only_a_newer_release_knows(status: Any) -> None:
     record = {"metadata": {"name": "r"}, "spec": recovery_spec(), "status": status}
-    assert recovery_resource.from_object(record).status == RecoveryStatus()
+    found = recovery_resource.from_object(record)
+    assert found.status == RecoveryStatus()
+    assert found.left_out
+
+
+@pytest.mark.parametrize("phase", ["Quarantined", "Recovered", "Recovering", None])
+def test_a_recovery_is_over_in_whatever_phase_a_newer_release_has_ended_it(
+    phase: str | None,
+) -> None:
+    for ended in ({}, {"endedAt": "2026-11-29T00:00:00Z"}):
+        status = {**({} if phase is None else {"phase": phase}), **ended}
+        record = {"metadata": {"name": "r"}, "spec": recovery_spec(), "status": status}
+        found = recovery_resource.from_object(record)
+        is_open = phase == "Recovering" or (not ended and phase != "Recovered")
+        assert found.status.has_ended is not is_open
+        assert found.left_out == (phase == "Quarantined")
 
 
 @pytest.mark.parametrize(

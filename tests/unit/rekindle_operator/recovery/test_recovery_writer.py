@@ -7,7 +7,7 @@ import pytest
 
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_resource
-from rekindle_operator.api.recovery_resource import ApplicationReference
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
 from rekindle_operator.cluster.api_client import Api, ApiRefused, ObjectConflict
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
@@ -40,6 +40,12 @@ class Objects:
         if name in self.there:
             raise ObjectConflict(where=path, what="is there", remedy="read it")
         self.there[name] = body
+        return body
+
+    def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        del path
+        self.asked.append("replace")
+        self.there[body["metadata"]["name"]] = body
         return body
 
 
@@ -201,3 +207,25 @@ def test_a_write_that_a_deleted_namespace_refuses_is_given_up(gone: bool) -> Non
         with pytest.raises(ApiRefused):
             storyteller._tell(PLACE)
     assert storyteller.unwritten_since == (None if gone else 1_000.0)
+
+
+@pytest.mark.parametrize(("phase", "replaced"), [("Recovering", 1), ("Quarantined", 0)])
+def test_a_status_of_which_something_was_left_out_is_not_written_over(
+    phase: str, replaced: int
+) -> None:
+    body = recovery_resource.to_object("flights", RecoverySpec(APPLICATION, 1, "all", "default"))
+    api = Objects()
+    api.there[NAME] = {**body, "status": {"phase": phase}}
+    storyteller = RecoveryWriter(
+        cast(Api, api),
+        cast(Connection, None),
+        cast(WorkQueue, None),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    storyteller._abandon(PLACE, NAME)
+    if phase == "Quarantined":
+        storyteller._tell_one(NAME, [moment(NAME)])
+    assert api.asked.count("replace") == replaced
+    assert (api.there[NAME]["status"]["phase"] == phase) is not bool(replaced)

@@ -418,6 +418,20 @@ def test_a_log_that_was_cut_back_has_lost_rows_and_is_read_from_there(
         assert spans(cut(one, 118.0)) == [["a", latest + 5, latest + 6]]
 
 
+def test_a_log_that_was_cut_back_twice_is_read_from_the_lower_end() -> None:
+    one = start(on_data_loss=SKIP)
+    one.heed(growing(101.0, 150))
+    cut(one, 101.0, 100)
+    for at, latest in ((102.0, 80), (108.0, 50), (116.0, 51)):
+        one.heed(growing(at, latest))
+        found = cut(one, at)
+        assert (found.rows, found.lost) == (0, ())
+    one.heed(growing(117.0, 52))
+    found = cut(one, 117.0)
+    assert spans(found) == [["a", 50, 52]]
+    assert found.lost == (Lost("a", 100, 150, "its log was cut back to offset 50"),)
+
+
 def test_an_end_that_is_back_within_some_seconds_was_an_old_answer() -> None:
     one = start()
     one.heed(growing(101.0, 100))
