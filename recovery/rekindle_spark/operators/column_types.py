@@ -60,7 +60,7 @@ def replaced(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) ->
         return inner.with_type(replaced(inner.type, change))
 
     if kinds.is_map(kind):
-        return pa.map_(field(kind.key_field), field(kind.item_field))
+        return pa.map_(field(kind.key_field), field(kind.item_field), kind.keys_sorted)
     if kinds.is_struct(kind):
         return pa.struct([field(inner) for inner in kind.fields])
     if kinds.is_fixed_size_list(kind):

@@ -200,6 +200,20 @@ def test_rows_with_nanoseconds_are_found_in_lists_structs_and_maps(
     assert np.flatnonzero(column_types.are_cut(array, made)).tolist() == rows
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.int64(), keys_sorted=True),
+        pa.list_(pa.map_(pa.string(), pa.int64())),
+        pa.list_(pa.field("x", pa.int8(), nullable=False), 2),
+        pa.large_list(pa.struct([pa.field("x", pa.int8(), nullable=False)])),
+    ],
+    ids=str,
+)
+def test_a_type_of_which_nothing_is_changed_is_the_same_type(kind: pa.DataType) -> None:
+    assert column_types.replaced(kind, lambda part: part) == kind
+
+
 NOON = pa.array([43_200_000_001], pa.int64()).view(pa.timestamp("us"))
 DEEP = pa.struct([("x", pa.list_(pa.float32()))])
 
