@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rekindle.model.errors import ColumnError, InputError
@@ -100,6 +101,23 @@ def test_what_cannot_be_carried_is_refused_with_its_column(kind: str) -> None:
     schema = pa.schema([("t", pa.timestamp("us")), ("x", UNFIT[kind])])
     with pytest.raises(InputError, match="step s: column 'x': has type"):
         column_types.check("step s", schema)
+
+
+@pytest.mark.parametrize(
+    "zone", ["utc", "europe/berlin", "Europe", "Z", "+0530", "+05", "+5:30", "+24:00", "../UTC"]
+)
+def test_a_zone_that_arrow_or_python_does_not_know_is_refused_with_spellings(zone: str) -> None:
+    schema = pa.schema([("t", pa.timestamp("us", zone))])
+    with pytest.raises(InputError, match=r"Europe/Berlin or UTC, or an offset as \+05:30"):
+        column_types.check("step s", schema)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Etc/GMT+5", "+05:30", "-23:59"])
+def test_a_zone_that_is_taken_is_known_to_arrow_and_python(zone: str) -> None:
+    times = pa.array([0], pa.timestamp("us", zone))
+    column_types.check("step s", pa.schema([("t", times.type)]))
+    (moment,) = times.to_pylist()
+    assert pc.hour(times).to_pylist() == [moment.hour]
 
 
 def test_a_null_where_none_may_be_is_told_with_its_column() -> None:
