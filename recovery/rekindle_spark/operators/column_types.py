@@ -7,8 +7,10 @@ docs/pipelines.md has the table of what each step does with each type. Called by
 `partition` and sinks.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # Extension types that every process knows by itself.
 KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
+# The only spelling of an offset from UTC that Arrow and Python both know.
+OFFSET = re.compile(r"[+-]([01]\d|2[0-3]):[0-5]\d")
 DIFFERENCES_MAX = 5
 
 
@@ -60,7 +64,7 @@ def replaced(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) ->
         return inner.with_type(replaced(inner.type, change))
 
     if kinds.is_map(kind):
-        return pa.map_(field(kind.key_field), field(kind.item_field))
+        return pa.map_(field(kind.key_field), field(kind.item_field), kind.keys_sorted)
     if kinds.is_struct(kind):
         return pa.struct([field(inner) for inner in kind.fields])
     if kinds.is_fixed_size_list(kind):
@@ -92,7 +96,8 @@ def _unfit(kind: pa.DataType) -> tuple[str, str] | None:
         if _has_no_size(part):
             return "of size 0, which Parquet cannot hold", "leave it out in a map"
         if kinds.is_timestamp(part) and not _is_zone(part.tz):
-            return "with a zone that nobody knows", "name one of IANA, or an offset as +05:30"
+            remedy = "name one of IANA as Europe/Berlin or UTC, or an offset as +05:30"
+            return "with a zone that nobody knows", remedy
         if kinds.is_decimal(part) and part.scale < 0:
             remedy = f"declare it as decimal with {part.precision - part.scale} digits and scale 0"
             return "with a scale below 0, which Parquet cannot hold", remedy
@@ -307,10 +312,12 @@ def _has_no_size(kind: pa.DataType) -> bool:
 
 
 def _is_zone(name: str | None) -> bool:
-    """Whether Python knows a zone of Arrow's, or it is none."""
+    """Whether Arrow and Python both know a zone by this spelling, or it is none."""
+    if name in (None, "UTC") or OFFSET.fullmatch(name):
+        return True
     try:
-        return name is None or pa.lib.string_to_tzinfo(name) is not None
-    except (LookupError, ValueError):
+        return ZoneInfo(name).key == name
+    except (LookupError, ValueError, OSError):  # a folder of zones is no zone: Europe
         return False
 
 

@@ -15,8 +15,10 @@ change in its place is noticed before rows that were read after it count.
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,15 @@ class Identity:
 
 @dataclass(slots=True)
 class SourceFile:
-    """A file that is opened when it is first needed; `identity` is known once it was opened."""
+    """A file that is opened when it is first needed; `identity` is known once it was opened.
+
+    Old files' times of 96 bits are read in `unit`: a microsecond fits all years, a nanosecond does
+    not.
+    """
 
     path: str
     identity: Identity | None = None
+    unit: str = "us"
     _file: pq.ParquetFile | None = field(init=False, default=None)
     _handle: pa.OSFile | None = field(init=False, default=None)
     _stamp: tuple[int, int] = field(init=False, default=(0, 0))
@@ -66,10 +73,9 @@ class SourceFile:
                 self._handle.seek(0)
                 if self.identity is not None and self.identity != found:
                     raise self._replaced()
-                # old files' times of 96 bits: a microsecond fits all years, a nanosecond does not
                 opened = pq.ParquetFile(
                     self._handle,
-                    coerce_int96_timestamp_unit="us",
+                    coerce_int96_timestamp_unit=self.unit,
                     page_checksum_verification=True,
                 )
             except (OSError, pa.ArrowException) as error:
@@ -84,17 +90,33 @@ class SourceFile:
     def row_group(self, group: int, columns: list[str]) -> pa.Table:
         """The rows of a group, of these columns in their order. Raises InputError."""
         opened = self.open()
+        place = f"row group {group}"
+        table = self._read(place, lambda: opened.read_row_group(group, columns=columns))
+        return table.select(columns)
+
+    def first(self, rows: int, columns: list[str]) -> pa.RecordBatch | None:
+        """The first rows, at most so many, without reading a whole group. Raises InputError."""
+        opened = self.open()
+
+        def read() -> pa.RecordBatch | None:
+            return next(opened.iter_batches(batch_size=rows, columns=columns), None)
+
+        found: pa.RecordBatch | None = self._read("first rows", read)
+        return found
+
+    def _read(self, place: str, read: Callable[[], Any]) -> Any:
+        """What `read` gives. Raises InputError where the file is damaged, or was changed."""
         try:
-            table = opened.read_row_group(group, columns=columns)
+            found = read()
         except (OSError, pa.ArrowException) as error:
             self._check_unchanged()
             raise InputError(
-                where=f"source file {self.path}, row group {group}",
+                where=f"source file {self.path}, {place}",
                 what=f"cannot be read ({first_line(error)})",
                 remedy="write the file anew, as it was",
             ) from error
         self._check_unchanged()
-        return table.select(columns)
+        return found
 
     def _check_unchanged(self) -> None:
         if self._stamped() != self._stamp:
@@ -216,8 +238,7 @@ class Replay:
     def first(self, rows: int) -> pa.Table:
         """The first rows of the file, at most `rows`, without reading a whole row group."""
         assert self.columns is not None
-        batches = self._open().iter_batches(batch_size=rows, columns=list(self.columns))
-        batch = next(batches, None)
+        batch = self._file.first(rows, list(self.columns))
         if batch is None:
             return self.schema.empty_table()
         return self._given(pa.Table.from_batches([batch]))
@@ -314,9 +335,13 @@ class Replay:
 
     def _check_int96(self, where: str) -> None:
         """Refuse times of 96 bits with nanoseconds: they are read as microseconds."""
-        for name in column_types.old_columns(self._open(), self.columns or ()):
-            exact = whole(pq.ParquetFile(str(self.path)).read([name])[name])
-            cut = whole(self._open().read([name])[name])
+        fine = SourceFile(self._file.path, self._file.identity, "ns")
+        groups = range(self._open().metadata.num_row_groups)
+        for name, group in product(
+            column_types.old_columns(self._open(), self.columns or ()), groups
+        ):
+            files = self._file, fine
+            cut, exact = (whole(file.row_group(group, [name])[name]) for file in files)
             if column_types.are_cut(exact, cut).any():
                 what = f"has times with nanoseconds in {name!r}, as INT96"
                 argument_checks.refuse(where, what, "write them as microseconds, or as int64")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rekindle.model.errors import ColumnError, InputError
@@ -111,6 +112,23 @@ def test_what_cannot_be_carried_is_refused_with_its_column(kind: str) -> None:
         column_types.check("step s", schema)
 
 
+@pytest.mark.parametrize(
+    "zone", ["utc", "europe/berlin", "Europe", "Z", "+0530", "+05", "+5:30", "+24:00", "../UTC"]
+)
+def test_a_zone_that_arrow_or_python_does_not_know_is_refused_with_spellings(zone: str) -> None:
+    schema = pa.schema([("t", pa.timestamp("us", zone))])
+    with pytest.raises(InputError, match=r"Europe/Berlin or UTC, or an offset as \+05:30"):
+        column_types.check("step s", schema)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Etc/GMT+5", "+05:30", "-23:59"])
+def test_a_zone_that_is_taken_is_known_to_arrow_and_python(zone: str) -> None:
+    times = pa.array([0], pa.timestamp("us", zone))
+    column_types.check("step s", pa.schema([("t", times.type)]))
+    (moment,) = times.to_pylist()
+    assert pc.hour(times).to_pylist() == [moment.hour]
+
+
 def test_a_null_where_none_may_be_is_told_with_its_column() -> None:
     schema = pa.schema([pa.field("x", pa.string(), nullable=False)])
     with pytest.raises(pa.ArrowInvalid, match="column 'x' has nulls"):
@@ -207,6 +225,20 @@ def test_rows_with_nanoseconds_are_found_in_lists_structs_and_maps(
 
     made = array.cast(column_types.replaced(array.type, cut), safe=False)
     assert np.flatnonzero(column_types.are_cut(array, made)).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.int64(), keys_sorted=True),
+        pa.list_(pa.map_(pa.string(), pa.int64())),
+        pa.list_(pa.field("x", pa.int8(), nullable=False), 2),
+        pa.large_list(pa.struct([pa.field("x", pa.int8(), nullable=False)])),
+    ],
+    ids=str,
+)
+def test_a_type_of_which_nothing_is_changed_is_the_same_type(kind: pa.DataType) -> None:
+    assert column_types.replaced(kind, lambda part: part) == kind
 
 
 NOON = pa.array([43_200_000_001], pa.int64()).view(pa.timestamp("us"))

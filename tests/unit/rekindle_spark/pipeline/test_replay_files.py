@@ -144,6 +144,28 @@ def test_a_flipped_bit_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> N
         Replay(file, "t").read(0, ROWS)
 
 
+def test_damage_in_times_of_96_bits_is_told_with_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "flipped.parquet"
+    table = pa.table({"t": times(), "sent": times()})
+    pq.write_table(
+        table,
+        file,
+        compression="none",
+        use_dictionary=False,
+        use_deprecated_int96_timestamps=True,
+        write_page_checksum=True,
+    )
+    column = pq.ParquetFile(file).metadata.row_group(0).column(1)
+    content = bytearray(file.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    file.write_bytes(content)
+    replay = Replay(file, "t")
+    with pytest.raises(InputError, match=r"row group 0: cannot be read \(.*checksum"):
+        replay.check("rows")
+    with pytest.raises(InputError, match=r"first rows: cannot be read \(.*checksum"):
+        replay.first(2)
+
+
 def test_a_column_with_a_point_in_its_name_is_looked_at_as_any_other(tmp_path: Path) -> None:
     file = tmp_path / "points.parquet"
     fine = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))
