@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -314,10 +314,13 @@ def _say_if_it_ends(store: str, view: "RunDisplay") -> None:
     from rekindle_spark.store.checkpoint_store import FINISH_REQUEST
     from rekindle_store import store_files
 
-    if store_files.exists(store_files.at(store), FINISH_REQUEST):
+    is_asked = False
+    with suppress(OSError):  # the store is away; the driver waits for it
+        is_asked = store_files.exists(store_files.at(store), FINISH_REQUEST)
+    if is_asked:
         view.say(
             f"{store} has a file named {FINISH_REQUEST}: the run ends once all output is "
-            "committed; to begin again, name another --store, or remove this one"
+            f"committed; to begin again, name another --store, or remove {FINISH_REQUEST} from it"
         )
 
 
