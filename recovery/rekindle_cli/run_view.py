@@ -141,7 +141,8 @@ class JsonView:
 class RunView:
     """State, nodes, rate, lag by query, losses, the newest plan, and where the output is.
 
-    Sentences are lines; on a terminal they go above the table, and users' functions may print many.
+    Sentences are lines. On a terminal they go above the table with the next `refresh`: users'
+    functions may print thousands, and each time something is printed the table is drawn again.
     `awaited` is what the start waits for; `notes` stay in the table, by label."""
 
     nodes_expected: int
@@ -166,6 +167,8 @@ class RunView:
     _quiet_said: bool = False
     # of the newest event: its moment by the driver's clock, and when it was taken in
     _told_at: tuple[float, float] = (0.0, 0.0)
+    # sentences that are not on the terminal yet
+    _waiting: deque[str] = field(default_factory=deque)
     _live: Live | None = None
     _shown_at: float = 0.0
     _line_at: float = field(default_factory=time.monotonic)
@@ -181,13 +184,17 @@ class RunView:
     def stop(self) -> None:
         """Close the live table; what it showed last stays on screen."""
         if self._live is not None:
+            self._print_waiting()
             self._live.update(self._picture(), refresh=True)
             self._live.stop()
             self._live = None
+            self._print_waiting()  # what another thread has said meanwhile
 
     def say(self, text: str) -> None:
         """Show one sentence: as a line, above the table where there is one."""
-        self._print(text)
+        self._waiting.append(text)
+        if self._live is None:
+            self._print_waiting()
 
     def note(self, label: str, text: str) -> None:
         """Keep it in the table; without a terminal it is a line."""
@@ -211,7 +218,9 @@ class RunView:
             handler(record)
 
     def refresh(self) -> None:
-        """Draw the table again when it is due, or print a line about rate and lag."""
+        """Print what waits, and draw the table again when it is due, or print a line about rate and
+        lag."""
+        self._print_waiting()
         now = time.monotonic()
         if self._live is not None and now - self._shown_at > REFRESH_SECONDS:
             self._shown_at = now
@@ -344,6 +353,15 @@ class RunView:
         # a line stays one line: whoever looks for words in a file finds them
         self.console.print(Text(text), soft_wrap=True)
         sys.stdout.flush()
+
+    def _print_waiting(self) -> None:
+        """Print all sentences that wait at once; other threads may do the same."""
+        lines = []
+        with suppress(IndexError):
+            while True:
+                lines.append(self._waiting.popleft())
+        if lines:
+            self._print("\n".join(lines))
 
     def _is_line_due(self, now: float) -> bool:
         """Every ten seconds, and once for each thing that a start waits for, if that takes long."""

@@ -314,12 +314,14 @@ def _say_if_it_ends(store: str, view: "RunDisplay") -> None:
     from rekindle_spark.store.checkpoint_store import FINISH_REQUEST
     from rekindle_store import store_files
 
+    is_asked = False
     with suppress(OSError):  # the driver makes a store that is not there, and waits for one away
-        if store_files.exists(store_files.at(store), FINISH_REQUEST):
-            view.say(
-                f"{store} has a file named {FINISH_REQUEST}: the run ends once all output is "
-                "committed; to begin again, name another --store, or remove this one"
-            )
+        is_asked = store_files.exists(store_files.at(store), FINISH_REQUEST)
+    if is_asked:
+        view.say(
+            f"{store} has a file named {FINISH_REQUEST}: the run ends once all output is "
+            f"committed; to begin again, name another --store, or remove {FINISH_REQUEST} from it"
+        )
 
 
 def _spark_is_there(store: str, view: "RunDisplay") -> None:

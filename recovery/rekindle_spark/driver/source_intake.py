@@ -221,9 +221,11 @@ class Intake:
                 self.greatest[partition] = max(one.greatest, before)
         offsets = sum(one.offsets for one in read.values())
         rows = sum(one.rows for one in read.values())
-        # gaps between rows, as of a compacted topic, make none of those to come smaller
+        # gaps between rows, as of a compacted topic, make none of those to come smaller; an offset
+        # that stands for many rows counts as one row, for epochs are cut by offsets
         if rows or (offsets and self.bytes_per_row is None):
-            measured = sum(one.bytes for one in read.values()) / (rows or offsets)
+            fewer = min(count for count in (rows, offsets) if count)
+            measured = sum(one.bytes for one in read.values()) / fewer
             self.bytes_per_row = max(measured, BYTES_DECAY * (self.bytes_per_row or 0.0))
 
     def ahead(self, read: Mapping[str, RowsRead], now: float) -> dict[str, Any] | None:

@@ -9,7 +9,8 @@ one that starts only removes what the last segment has made needless, once more.
 A record that sealed the log at a driver's start keeps its own file for good. It is where a commit
 of the driver before would go that is still on its way, however late: that must find the name taken.
 
-Before that, and once a day, what processes have left that were killed while they wrote is removed.
+Processes that are killed while they write leave files. These are removed before the first segment,
+PAUSE_SECONDS after the start, and once a day from then on.
 Called by `driver_main`. Readers: `rekindle_store.commit_log`.
 """
 

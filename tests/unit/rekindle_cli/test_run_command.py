@@ -208,6 +208,23 @@ def test_on_a_store_that_was_run_before_no_function_is_called(
     assert end.startswith("event file ")
 
 
+def known_store(tmp_path: Path) -> Path:
+    """A store on which a driver was started before."""
+    store = tmp_path / "store"
+    (store / "generations").mkdir(parents=True)
+    (store / "generations" / "1.json").write_text("{}")
+    return store
+
+
+def run_on(store: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said of a run on a store, on this machine, of which only the cluster is left out."""
+    monkeypatch.setattr(local_run, "perform", lambda *_: None)
+    file = pipeline_file(store.parent, 'readings.sink("rows")')
+    arguments = ["run", file, "--local", "1", "--store", str(store)]
+    assert command_line.run(command_line.application, arguments) == 0
+    return capfd.readouterr().out
+
+
 @pytest.mark.parametrize("has", ["nothing", "generations", "finish"])
 def test_a_run_on_a_store_that_was_asked_to_finish_says_that_it_will_end(
     tmp_path: Path,
@@ -215,18 +232,20 @@ def test_a_run_on_a_store_that_was_asked_to_finish_says_that_it_will_end(
     monkeypatch: pytest.MonkeyPatch,
     has: str,
 ) -> None:
-    store = tmp_path / "store"
-    if has != "nothing":
-        (store / "generations").mkdir(parents=True)
-        (store / "generations" / "1.json").write_text("{}")
+    store = tmp_path / "store" if has == "nothing" else known_store(tmp_path)
     if has == "finish":
         (store / "finish").touch()
-    monkeypatch.setattr(local_run, "perform", lambda *_: None)
-    file = pipeline_file(tmp_path, 'readings.sink("rows")')
-    arguments = ["run", file, "--local", "1", "--store", str(store)]
-    assert command_line.run(command_line.application, arguments) == 0
-    said = capfd.readouterr().out
+    said = run_on(store, capfd, monkeypatch)
     assert (f"{store} has a file named finish: the run ends" in said) == (has == "finish")
+    assert ("or remove finish from it" in said) == (has == "finish")
+
+
+def test_a_store_that_does_not_say_whether_it_was_asked_to_finish_ends_no_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = known_store(tmp_path)
+    (store / "finish").mkdir()  # cannot be read
+    assert "finish" not in run_on(store, capfd, monkeypatch)
 
 
 def test_functions_need_not_be_called_beforehand(

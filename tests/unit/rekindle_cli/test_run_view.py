@@ -225,6 +225,28 @@ def test_on_a_terminal_no_sentence_drives_another_from_the_screen() -> None:
     assert "killing 2 of 4 nodes" in shown.getvalue()
 
 
+def test_a_thousand_sentences_draw_the_table_once() -> None:
+    seen, shown = view(terminal=True)
+    seen.start()
+    drawn = shown.getvalue().count("output: out")
+    for number in range(1_000):
+        seen.say(f"rows: {number}")
+    seen.refresh()
+    found = shown.getvalue()
+    assert re.findall(r"rows: (\d+)\b", found) == [str(number) for number in range(1_000)]
+    assert found.count("output: out") - drawn <= 2, "for the sentences, and because it is due"
+    seen.stop()
+
+
+def test_what_is_said_last_or_behind_the_end_of_the_table_is_shown() -> None:
+    seen, shown = view(terminal=True)
+    seen.start()
+    seen.say("the last one")
+    seen.stop()
+    seen.say("one more")
+    assert re.findall("the last one|one more", shown.getvalue()) == ["the last one", "one more"]
+
+
 def test_what_is_needed_as_long_as_the_run_lasts_stays_in_the_table() -> None:
     seen, shown = view(terminal=True)
     seen.note("see more with", "rekindle status local/rides --zookeeper 127.0.1.1:2181")

@@ -492,6 +492,13 @@ def test_gaps_between_rows_make_no_later_epoch_larger() -> None:
     assert cut(one, 150.0).rows == 50
 
 
+def test_an_offset_that_stands_for_many_rows_counts_with_the_bytes_of_them_all() -> None:
+    one = start(bytes_per_epoch_max=10_000_000)
+    one.heed(answer(101.0, a=100_000))
+    one.note({"a": RowsRead(None, 10, 10_000_000, rows=10_000)})
+    assert cut(one, 101.0).rows == 10
+
+
 def test_arrivals_cut_replays_and_other_sources_together() -> None:
     one = start()
     arriving = EpochCutter({}, beginning({}, 100.0, 5.0, ["flights"]), MANY, intakes=Intakes())
