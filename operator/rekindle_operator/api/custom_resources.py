@@ -84,7 +84,7 @@ def read_parts(record: object, kind: type[Kind]) -> tuple[Kind, bool]:
             if field.partition(".")[0] != STATUS:
                 where = f"{kind.kind} {_shown_identity(record)}"
                 _refuse(f"{where}: {field}" if field else where, what[:1].lower() + what[1:])
-            if left is record:
+            if not count:
                 left = {**left, STATUS: copy.deepcopy(left[STATUS])}
             _leave_out(left, field, count)
     raise AssertionError("each time there is less of it")
