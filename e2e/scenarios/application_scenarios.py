@@ -194,6 +194,8 @@ def verdict(
     ratio = told[RATIO]["value"]
     met = "met" if ratio <= scenario.ratio_max else "missed"
     parts = ", ".join(f"{way} {_told_of(run)}" for way, run in runs.items())
+    if COST not in told and any(run["cores"] for run in runs.values()):
+        parts += "; the CPU that protection costs was not measured"
     return f"{RATIO}: {ratio:.3f}, bar {scenario.ratio_max:g}, {met}; {parts}"
 
 
@@ -219,7 +221,7 @@ def figures(scenario: ApplicationScenario, runs: Mapping[str, Object]) -> dict[s
         f"weighted unavailability {WITHOUT}": {"value": round(theirs, 1), "unit": "s", "bar": None},
     }
     protected, plain = (runs[way]["cores"] for way in (WITH, WITHOUT))
-    if protected and plain:
+    if plain and protected and protected["all"]:
         cost = protect_benchmark.cost_percent(protected, plain)
         bar = protect_benchmark.COST_PERCENT_MAX
         found[COST] = {"value": round(cost, 2), "unit": "%", "bar": bar}
@@ -363,7 +365,7 @@ class _Run:
             busy = {}
         return Outcome(lost, lag_max, run.failure_at, until, files, busy, cores)
 
-    def _cpu_seconds(self, run: ClusterRun) -> dict[str, float]:
+    def _cpu_seconds(self, run: ClusterRun) -> dict[protection_cost.Process, dict[str, float]]:
         """Of an application with protected queries, where its processes are on this machine."""
         if run.site.is_given or not self.load.protected:
             return {}

@@ -7,6 +7,7 @@ has stored. What a resource is about is for `recovery_policy`, `recovery_class` 
 """
 
 import copy
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 COUNT_MAX = 2**53 - 1  # what JSON numbers hold exactly everywhere
 SHOWN_MAX = 200
 STATUS = "status"
+# Each time something is left out, all is read again: so many items, and then so many whole fields.
+LEFT_OUT_MAX = 10
 # Of the path of a field: a name, or the number of an item.
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
@@ -72,7 +75,7 @@ def read(record: object, kind: type[Kind]) -> Kind:
 def read_parts(record: object, kind: type[Kind]) -> tuple[Kind, bool]:
     """The same as `read`, and whether something was left out."""
     left: Any = record
-    while True:
+    for count in itertools.count():
         try:
             return msgspec.convert(left, kind), left is not record
         except msgspec.ValidationError as error:
@@ -81,17 +84,21 @@ def read_parts(record: object, kind: type[Kind]) -> tuple[Kind, bool]:
             if field.partition(".")[0] != STATUS:
                 where = f"{kind.kind} {_shown_identity(record)}"
                 _refuse(f"{where}: {field}" if field else where, what[:1].lower() + what[1:])
-            left = _without(left, field)
+            if not count:
+                left = {**left, STATUS: copy.deepcopy(left[STATUS])}
+            _leave_out(left, field, count)
+    raise AssertionError("each time there is less of it")
 
 
-def _without(record: Any, field: str) -> Any:
-    """An object without a field or item below it, so that there is less of it each time."""
+def _leave_out(record: Any, field: str, count: int) -> None:
+    """Take out what cannot be read: a field or item below the status, after some of them the whole
+    field of the status, and after some of these the status."""
     steps = [name or int(number) for name, number in STEP.findall(field)]
-    left = parent = copy.deepcopy(record)
+    if count >= LEFT_OUT_MAX:
+        steps = steps[: 2 if count < 2 * LEFT_OUT_MAX else 1]
     for step in steps[:-1]:
-        parent = parent[step]
-    del parent[steps[-1]]
-    return left
+        record = record[step]
+    del record[steps[-1]]
 
 
 def written(value: Value) -> dict[str, Any]:

@@ -151,7 +151,7 @@ class PolicyStatusWriter:
         resources = (*self.known.policies.values(), *self.known.classes.values())
         there = {_name(resource) for resource in resources}
         for name in self._found.keys() - there:
-            del self._found[name]
+            self._found.pop(name, None)  # an errand may have taken it out on its thread
 
     def _recovering(self) -> dict[str, int]:
         """How many recoveries of each policy (namespace/name) are not over."""

@@ -13,6 +13,7 @@ first record that it reads, a webhook knows only what the record says, and ignor
 writes it, `policy_watch` reads it.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -39,8 +40,10 @@ FIRST_AGE_SECONDS_MAX = 900.0
 AVOIDED_BYTES_MAX, WAITING_BYTES_MAX = 700_000, 300_000
 # Up to five of each application, of some 100 bytes.
 BUCKETS_MAX, WAITING_MAX = 8_000, 3_000
-# Nodes of an application that are named one by one: fewer and fewer, until the record fits.
-NODES_MAX = (1_000, 100, 10, 0)
+# Nodes of an application that are named one by one: all, and fewer and fewer until the record fits.
+NODES_MAX = (sys.maxsize, 1_000, 100, 10, 0)
+# Of a domain in the record: what stands around its key and value.
+DOMAIN_BYTES_MIN = len('{"key":"","value":""}')
 
 Avoided = Mapping[str, tuple[Domain, ...]]
 Record = TypeVar("Record", "AvoidedRecord", "WaitingRecord")
@@ -93,7 +96,11 @@ def _avoided_record(avoided: Avoided, at: datetime) -> bytes:
     """The record with as much as there is room for."""
     named = list(avoided)[:BUCKETS_MAX]
     for nodes_max, count in _details(len(named)):
-        found = _encoded({one: _shortened(avoided[one], nodes_max) for one in named[:count]}, at)
+        kept = {one: _shortened(avoided[one], nodes_max) for one in named[:count]}
+        # what is far too large is not written to be measured
+        if sum(map(len, {*kept.values()})) * DOMAIN_BYTES_MIN > AVOIDED_BYTES_MAX:
+            continue
+        found = _encoded(kept, at)
         if len(found) <= AVOIDED_BYTES_MAX:
             break
     return found

@@ -204,11 +204,10 @@ class Intake:
             self.away_since = answer.at if self.away_since is None else self.away_since
             return
         self.away_since = None
-        latest = {name: one.latest for name, one in answer.offsets.items()}
-        newest = self.arrived[-1][1] if self.arrived else {}
-        for name in [name for name, end in latest.items() if end < newest.get(name, end)]:
-            for _, before in self.arrived:  # what is gone since then comes in no epoch
-                before[name] = min(latest[name], before.get(name, latest[name]))
+        # what had arrived had, also where a server that does not know it has answered
+        latest = dict(self.arrived[-1][1]) if self.arrived else {}
+        for name, one in answer.offsets.items():
+            latest[name] = max(one.latest, latest.get(name, one.latest))
         self.arrived.append((answer.at, latest))
         if len(self.arrived) > ARRIVALS_KEPT_MAX:
             del self.arrived[1::2]
@@ -260,6 +259,8 @@ class Intake:
                 why = "it is not there any more"
                 lost.append(Lost(before.partition, before.end, _known_end(before), why))
                 dropped.append(self._dropped(before))
+                for _, ends in self.arrived:
+                    ends.pop(before.partition, None)
                 continue
             cut, gone = self._continued(before, answer, now)
             cuts.append(cut)
@@ -356,6 +357,10 @@ class Intake:
         else:
             lost, begin = None, end
         latest = max(begin, there.latest)
+        if self.arrived and self.arrived[-1][1].get(name, latest) > latest:
+            for _, ends in self.arrived:  # what is gone comes in no epoch
+                if name in ends:
+                    ends[name] = min(ends[name], latest)
         return replace(cut, begin=begin, end=latest, latest=latest), lost
 
     def _may_be_stale(self, before: PartitionCut, there: PartitionOffsets, at: float) -> bool:

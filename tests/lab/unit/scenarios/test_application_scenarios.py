@@ -148,9 +148,27 @@ def test_protection_costs_what_its_driver_takes_beyond_one_without() -> None:
     pair[WITHOUT]["cores"] = {"python": 0.002, "calls": 0.001, "sidecar": 0.0, "all": 1.0}
     told = application_scenarios.figures(SCENARIOS["protected-queries"], pair)
     assert told[application_scenarios.COST] == {"value": 1.5, "unit": "%", "bar": 1.0}
-    used = protection_cost.cores({"all": 10.0, "python": 2.0}, {"all": 40.0, "python": 1.0}, 60.0)
-    assert used == {"all": 0.5, "python": 0.0}
+    assert "not measured" not in application_scenarios.verdict(
+        SCENARIOS["protected-queries"], told, pair
+    )
+
+
+def test_a_process_that_ends_or_begins_takes_nothing_off_what_others_have_used() -> None:
+    none = {"python": 0.0, "calls": 0.0, "sidecar": 0.0}
+    before = {(7, 100): {**none, "all": 10.0}, (8, 100): {**none, "all": 500.0}}
+    after = {(7, 100): {**none, "all": 40.0}, (8, 900): {**none, "all": 3.0}}
+    assert protection_cost.cores(before, after, 60.0) == {**none, "all": 0.5}
     assert protection_cost.cores({}, {}, 60.0) == {}
+
+
+def test_where_no_cpu_was_measured_the_cost_is_left_out_and_the_verdict_says_so() -> None:
+    pair = runs(30.0, 120.0)
+    for way in (WITH, WITHOUT):
+        pair[way]["cores"] = {"python": 0.0, "calls": 0.0, "sidecar": 0.0, "all": 0.0}
+    told = application_scenarios.figures(SCENARIOS["protected-queries"], pair)
+    assert application_scenarios.COST not in told
+    said = application_scenarios.verdict(SCENARIOS["protected-queries"], told, pair)
+    assert said.endswith("the CPU that protection costs was not measured")
 
 
 def test_both_runs_of_a_pair_are_measured_by_the_larger_lag() -> None:

@@ -86,6 +86,25 @@ def test_a_status_of_a_newer_release_keeps_no_policy_from_being_read(
     assert policy.status.applications == ()
 
 
+def test_a_list_with_many_items_that_cannot_be_read_is_left_out_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[object] = []
+    convert = msgspec.convert
+
+    def counted(record: Any, kind: Any) -> Any:
+        tries.append(kind)
+        return convert(record, kind)
+
+    monkeypatch.setattr(msgspec, "convert", counted)
+    rows = [{"kind": "Scheduled", "name": f"a{n}", "protected": True} for n in range(800)]
+    status = {"recovering": 3, "applications": rows}
+    policy = recovery_policy.from_object({**policy_object(), "status": status})
+    assert (policy.status.recovering, policy.status.applications) == (3, ())
+    assert len(tries) <= custom_resources.LEFT_OUT_MAX + 2
+    assert len(rows) == 800, "what was given stays as it is"
+
+
 @pytest.mark.parametrize("status", [[], 3, {"phase": "Quarantined", "kind": "Partial"}])
 def test_a_story_is_read_without_the_words_that_only_a_newer_release_knows(status: Any) -> None:
     record = {"metadata": {"name": "r"}, "spec": recovery_spec(), "status": status}

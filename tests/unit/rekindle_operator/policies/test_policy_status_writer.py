@@ -115,6 +115,31 @@ def test_nothing_is_kept_of_a_policy_and_a_class_that_are_gone(known: ClusterVie
     assert statuses._found == {}
 
 
+class TakenOut(dict[str, tuple[object, object]]):
+    """What errands take out on their threads as soon as somebody has looked."""
+
+    def keys(self) -> Any:
+        names = {*super().keys()}
+        self.clear()
+        return names
+
+
+def test_what_an_errand_forgets_meanwhile_is_forgotten(known: ClusterView) -> None:
+    statuses = PolicyStatusWriter(
+        cast(Api, None),
+        cast(WorkQueue, None),
+        known,
+        "operator",
+        lambda _: None,
+        lambda _: None,
+        lambda _: None,
+        lambda _: (),
+    )
+    statuses._found = TakenOut({"RecoveryPolicy flights/gone": (1, 2)})
+    statuses._forget_gone()
+    assert not statuses._found
+
+
 @pytest.mark.parametrize("is_away", [True, False])
 def test_a_status_says_that_the_webhook_is_away_also_behind_a_worse_danger(
     known: ClusterView, is_away: bool

@@ -90,6 +90,12 @@ def test_where_each_application_has_lost_other_nodes_there_are_all_domains_and_f
     assert all(len(domains) > 1 for domains in found.values())
 
 
+def test_all_nodes_of_an_application_are_named_where_they_fit() -> None:
+    nodes = tuple(Domain(HOSTNAME, f"node-{number:04}") for number in range(3_000))
+    written = avoided_domains.to_config_map({"b": nodes}, "rekindle", AT)
+    assert avoided_domains.from_config_map(written).avoided == {"b": nodes}
+
+
 def test_names_as_long_as_they_may_be_fit_into_the_object() -> None:
     buckets = [f"application/{'n' * 63}/{number:0253d}" for number in range(10_000)]
     data = avoided_domains.to_config_map(dict.fromkeys(buckets, (A,)), "r", AT, buckets)["data"]

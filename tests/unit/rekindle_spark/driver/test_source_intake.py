@@ -442,6 +442,17 @@ def test_an_end_that_is_back_within_some_seconds_was_an_old_answer() -> None:
         assert (found.rows, found.lost) == (rows, ())
 
 
+def test_an_old_answer_takes_nothing_out_of_what_had_arrived() -> None:
+    one = start()
+    one.heed(growing(101.0, 70))
+    assert cut(one, 101.0).arrived_at == 101.0
+    for at, latest in ((102.0, 100), (103.0, 60), (104.0, 100)):
+        one.heed(growing(at, latest))
+    found = cut(one, 104.0, 0)
+    assert (found.waiting, found.arrived_at) == (30, 101.0)
+    assert cut(one, 104.0).arrived_at == 104.0
+
+
 def test_a_recreated_partition_with_less_than_before_leaves_nothing_that_is_waited_for() -> None:
     one = start(on_data_loss=SKIP)
     one.heed(growing(101.0, 150))
