@@ -181,7 +181,8 @@ def test_a_time_counted_in_hexadecimal_digits_is_none() -> None:
 def test_numbers_of_a_function_are_no_times() -> None:
     schema = pa.schema([("at", pa.timestamp("us"))])
     found = Bytes(schema, lambda values: pa.table({"at": [1] * len(values)})).decode([b"1"])
-    assert found.rejected == {0: "raised ValueError: column 'at': has int64, and no unit of these"}
+    why = "column 'at': has int64, and no unit of these: give it as timestamp[us]"
+    assert found.rejected == {0: f"raised ValueError: {why}"}
 
 
 def test_a_byte_order_mark_is_part_of_the_first_value_as_of_any_other() -> None:
