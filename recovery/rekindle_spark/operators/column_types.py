@@ -211,7 +211,7 @@ def exact(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _exact(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     given = column(given, plain(given.type))
     if why := misfit(given.type, kind):
-        raise ValueError(why)
+        raise ValueError(f"{why}: give it as {kind}")
     chunks = [chunk.cast(kind) for chunk in given.chunks]
     for pair in zip(given.chunks, chunks, strict=True):
         for one, made in _leaves(*pair):
@@ -223,15 +223,17 @@ def _exact(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def misfit(given: pa.DataType, wanted: pa.DataType) -> str:
-    """Why no value of one type is one of another, and what to do; empty where some may be."""
-    given, remedy = plain(given), f": give it as {wanted}"
+    """Why no value of one type is one of another; empty where some may be."""
+    given = plain(given)
+    if given == wanted:
+        return ""
     none = pa.nulls(0, given)
     if any(_is_counted(*pair) for pair in _leaves(none, pa.nulls(0, wanted))):
-        return f"has {given}, and no unit of these{remedy}"
+        return f"has {given}, and no unit of these"
     try:
         none.cast(wanted)
     except pa.ArrowNotImplementedError:
-        return f"has {given}, of which Arrow makes no {wanted}{remedy}"
+        return f"has {given}, of which Arrow makes no {wanted}"
     return ""
 
 
