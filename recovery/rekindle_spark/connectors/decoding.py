@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
+from rekindle.model.errors import ColumnError
 from rekindle_spark.operators import column_types
 from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
@@ -200,7 +201,9 @@ class Csv:
 class Bytes:
     """`function` makes rows of a binary array: a table with `schema`, a row for each value.
 
-    Where it raises, halves of the values show for which ones.
+    Where it raises, halves of the values show for which ones. A column whose type is none of the
+    schema's, even in what the function makes of no values at all, ends the step instead: it is the
+    same for all values.
     """
 
     schema: pa.Schema
@@ -219,10 +222,27 @@ class Bytes:
         return sifted(list(values), [*range(len(values))], {}, self._read, self.schema)
 
     def _read(self, values: Sequence[bytes]) -> pa.Table:
+        table = self._made(values)
+        columns = table.select(self.schema.names)
+        if found := self._misfits(columns):
+            none, _ = dead_letter_sieve.attempt(lambda: self._made([]).select(self.schema.names))
+            always = {} if none is None else self._misfits(none)
+            for name in found.keys() & always.keys():
+                remedy = f"give it as {self.schema.field(name).type} in the function of Bytes"
+                raise ColumnError(where=f"column {name!r}", what=found[name], remedy=remedy)
+        return column_types.exact(columns, self.schema)
+
+    def _made(self, values: Sequence[bytes]) -> pa.Table:
         table = self.function(pa.array(values, pa.binary()))
         if not isinstance(table, pa.Table) or table.num_rows != len(values):
             raise ValueError("its function gave no table with a row for each value")
-        return column_types.exact(table.select(self.schema.names), self.schema)
+        return table
+
+    def _misfits(self, table: pa.Table) -> dict[str, str]:
+        """The columns whose types are none of the schema's, and why."""
+        pairs = zip(table.schema, self.schema.types, strict=True)
+        whys = {one.name: column_types.misfit(one.type, kind) for one, kind in pairs}
+        return {name: why for name, why in whys.items() if why}
 
 
 def sifted(

@@ -209,50 +209,88 @@ def exact(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _exact(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if _is_counted(given.type, kind):
-        raise ValueError(f"has {given.type}, and no unit of these")
-    if _is_packed(given.type):
-        given = pa.chunked_array([_unpacked(chunk) for chunk in given.chunks])
-    made = given.cast(kind)
-    if _may_be_cut(given.type, kind) and not made.cast(given.type).equals(given):
-        raise ValueError(f"has a value that {kind} would cut")
-    if infinities(made) > infinities(given):
-        raise ValueError("has a number that is too large for its type")
-    return made
+    given = column(given, plain(given.type))
+    if why := misfit(given.type, kind):
+        raise ValueError(f"{why}: give it as {kind}")
+    chunks = [chunk.cast(kind) for chunk in given.chunks]
+    for pair in zip(given.chunks, chunks, strict=True):
+        for one, made in _leaves(*pair):
+            if _is_cut(one, made):
+                raise ValueError(f"has a value that {made.type} would cut")
+            if _infinities(made) > _infinities(one):
+                raise ValueError("has a number that is too large for its type")
+    return pa.chunked_array(chunks, kind)
+
+
+def misfit(given: pa.DataType, wanted: pa.DataType) -> str:
+    """Why no value of one type is one of another; empty where some may be."""
+    given = plain(given)
+    if given == wanted:
+        return ""
+    none = pa.nulls(0, given)
+    if any(_is_counted(*pair) for pair in _leaves(none, pa.nulls(0, wanted))):
+        return f"has {given}, and no unit of these"
+    try:
+        none.cast(wanted)
+    except pa.ArrowNotImplementedError:
+        return f"has {given}, of which Arrow makes no {wanted}"
+    return ""
 
 
 def infinities(column: pa.ChunkedArray) -> int:
     """How many infinite numbers a column has."""
-    kind = column.type
-    if kinds.is_floating(kind):
-        return int(pc.sum(pc.is_inf(column)).as_py() or 0)
-    if kinds.is_struct(kind):
-        return sum(map(infinities, column.flatten()))
-    if kinds.is_map(kind):
-        return sum(infinities(pa.chunked_array([chunk.items])) for chunk in column.chunks)
-    if _is_list(kind) or kinds.is_fixed_size_list(kind):
-        return infinities(pc.list_flatten(column))
+    leaves = (leaf for chunk in column.chunks for leaf, _ in _leaves(chunk, chunk))
+    return sum(_infinities(leaf) for leaf in leaves if kinds.is_floating(leaf.type))
+
+
+def _infinities(array: pa.Array) -> int:
+    """How many numbers of a leaf are infinite, or say so as texts."""
+    if kinds.is_floating(array.type):
+        return pc.sum(pc.is_inf(array)).as_py() or 0
+    if kinds.is_string(array.type):
+        return pc.sum(pc.match_substring(array, "inf", ignore_case=True)).as_py() or 0
     return 0
 
 
-def _may_be_cut(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Arrow may make another value of one without an error."""
-    if kinds.is_boolean(wanted):
-        return bool(kinds.is_integer(given) or kinds.is_floating(given))
-    if kinds.is_decimal(wanted):
-        return bool(kinds.is_floating(given))
-    return bool(kinds.is_temporal(given) and kinds.is_temporal(wanted))
+def _leaves(given: pa.Array, made: pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The values of an array and of its cast, without the lists and structs around them."""
+    if kinds.is_struct(given.type) and kinds.is_struct(made.type):
+        parts = given.flatten()  # Arrow casts fields by their names
+        for field, part in zip(made.type.fields, made.flatten(), strict=True):
+            place = given.type.get_field_index(field.name)
+            if place >= 0:
+                yield from _leaves(parts[place], part)
+    elif _has_items(given.type) and _has_items(made.type):
+        lists = (_pairs(one) if kinds.is_map(one.type) else one for one in (given, made))
+        yield from _leaves(*(one.flatten() for one in lists))
+    else:
+        yield given, made
 
 
-def _is_counted(given: pa.DataType, wanted: pa.DataType) -> bool:
+def _has_items(kind: pa.DataType) -> bool:
+    return bool(_is_list(kind) or kinds.is_fixed_size_list(kind) or kinds.is_map(kind))
+
+
+def _is_cut(given: pa.Array, made: pa.Array) -> bool:
+    """Whether Arrow has made another value of one without an error."""
+    one, other = given.type, made.type
+    numbers = kinds.is_integer(one) or kinds.is_floating(one)
+    if kinds.is_decimal(other) and kinds.is_floating(one):
+        # by way of their digits: Arrow's own cast of decimals to floats is not the nearest one
+        return not made.cast(pa.string()).cast(one).equals(given)
+    if (kinds.is_boolean(other) and numbers) or (
+        one != other and kinds.is_temporal(one) and kinds.is_temporal(other)
+    ):
+        return not made.cast(one).equals(given)
+    return False
+
+
+def _is_counted(given: pa.Array, made: pa.Array) -> bool:
     """Whether numbers would be taken for times, or times for numbers."""
-    if kinds.is_nested(given) and given.num_fields == wanted.num_fields:
-        places = range(given.num_fields)
-        return any(_is_counted(given.field(n).type, wanted.field(n).type) for n in places)
-    numbers = kinds.is_integer(given) or kinds.is_floating(given)
-    counts = kinds.is_integer(wanted) or kinds.is_floating(wanted)
-    times, moments = kinds.is_temporal(given), kinds.is_temporal(wanted)
-    return bool((numbers and moments) or (times and counts))
+    one, other = given.type, made.type
+    numbers = kinds.is_integer(one) or kinds.is_floating(one)
+    counts = kinds.is_integer(other) or kinds.is_floating(other)
+    return bool((numbers and kinds.is_temporal(other)) or (kinds.is_temporal(one) and counts))
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import ColumnError, InputError
 from rekindle_spark.connectors import decoding
 from rekindle_spark.connectors.decoding import Bytes, Csv, Json
 
@@ -181,7 +181,18 @@ def test_a_time_counted_in_hexadecimal_digits_is_none() -> None:
 def test_numbers_of_a_function_are_no_times() -> None:
     schema = pa.schema([("at", pa.timestamp("us"))])
     found = Bytes(schema, lambda values: pa.table({"at": [1] * len(values)})).decode([b"1"])
-    assert found.rejected == {0: "raised ValueError: column 'at': has int64, and no unit of these"}
+    why = "column 'at': has int64, and no unit of these: give it as timestamp[us]"
+    assert found.rejected == {0: f"raised ValueError: {why}"}
+
+
+def test_a_type_of_a_function_that_is_wrong_for_all_values_ends_the_step() -> None:
+    schema = pa.schema([("at", pa.timestamp("us"))])
+
+    def counts(values: pa.BinaryArray) -> pa.Table:
+        return pa.table({"at": values.cast(pa.string()).cast(pa.int64())})
+
+    with pytest.raises(ColumnError, match=r"of these; give it as timestamp\[us\] in the function"):
+        Bytes(schema, counts).decode([b"1", b"2"])
 
 
 def test_a_byte_order_mark_is_part_of_the_first_value_as_of_any_other() -> None:

@@ -4,11 +4,14 @@ import datetime as dt
 import mmap
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given as given_by
+from hypothesis import strategies as st
 
 from rekindle.model.errors import ColumnError, InputError
 from rekindle_spark.operators import arrow_columns, column_types, row_hash
@@ -255,6 +258,25 @@ DEEP = pa.struct([("x", pa.list_(pa.float32()))])
         (NOON, pa.timestamp("s"), "would lose data"),
         (pa.array([2]), pa.bool_(), "has a value that bool would cut"),
         (pa.array([1.005]), pa.decimal128(5, 2), "has a value that decimal128(5, 2) would cut"),
+        (pa.array([[1.005]]), pa.list_(pa.decimal128(5, 2)), "that decimal128(5, 2) would cut"),
+        (pa.array([[NOON[0].as_py()]]), pa.list_(pa.date32()), "that date32[day] would cut"),
+        (
+            pa.array([[("a", NOON[0].as_py())]], pa.map_(pa.string(), pa.timestamp("us"))),
+            pa.map_(pa.string(), pa.date32()),
+            "that date32[day] would cut",
+        ),
+        (
+            pa.array([{"a": 1, "at": NOON[0].as_py()}]),
+            pa.struct([("at", pa.date32()), ("a", pa.int8())]),
+            "that date32[day] would cut",
+        ),
+        (
+            pa.array([1, 2]).dictionary_encode(),
+            pa.timestamp("us"),
+            "has int64, and no unit of these: give it as timestamp[us]",
+        ),
+        (pa.array([[1]]), pa.int64(), "has list<item: int64>, of which Arrow makes no int64: give"),
+        (pa.array(["1e39", "-inf"]), pa.float32(), "has a number that is too large for its type"),
         (pa.array([1e39]), pa.float32(), "has a number that is too large for its type"),
         (pa.array([{"x": [1e39]}]), DEEP, "has a number that is too large for its type"),
         (pa.array([1.5]), pa.int64(), "was truncated"),
@@ -283,6 +305,13 @@ def test_a_null_where_none_may_be_is_told_whatever_its_type() -> None:
         (pa.array([0.1]), pa.float32()),
         (pa.array([0.1]), pa.decimal128(5, 2)),
         (pa.array([float("inf")]), pa.float16()),
+        (pa.array(["inf", "-Infinity", "1.5", None]), pa.float64()),
+        (pa.array([float("inf"), 1.5, None]).dictionary_encode(), pa.float64()),
+        (pa.array([[13725.442], None, [0.1, None]]), pa.list_(pa.decimal128(12, 3))),
+        (
+            pa.array([[("a", 13725.442)], None], pa.map_(pa.string(), pa.float64())),
+            pa.map_(pa.string(), pa.decimal128(12, 3)),
+        ),
         (pa.array([dt.date(2024, 1, 1)]), pa.timestamp("us")),
         (pa.array([dt.datetime(2024, 1, 1)]), pa.date32()),
         (NOON.cast(pa.timestamp("us", "Europe/Berlin")), pa.timestamp("us")),
@@ -294,3 +323,19 @@ def test_a_null_where_none_may_be_is_told_whatever_its_type() -> None:
 def test_a_value_that_another_type_holds_is_taken(given: pa.Array, kind: pa.DataType) -> None:
     made = column_types.exact(pa.table({"x": given}), pa.schema([("x", kind)]))["x"]
     assert made.combine_chunks().equals(given.cast(kind))
+
+
+@given_by(
+    st.lists(st.integers(-(10**9), 10**9), max_size=50),
+    st.sampled_from([(pa.float64(), 2), (pa.float64(), 3), (pa.float64(), 6), (pa.float32(), 2)]),
+)
+def test_each_float_that_is_nearest_to_a_decimal_is_that_decimal(
+    counts: list[int], kind: tuple[pa.DataType, int]
+) -> None:
+    floats, scale = kind
+    if floats == pa.float32():
+        counts = [count % 100_000 for count in counts]  # a short float has six digits
+    decimals = [Decimal(count).scaleb(-scale) for count in counts]
+    numbers = pa.array([float(number) for number in decimals], pa.float64()).cast(floats)
+    schema = pa.schema([("x", pa.decimal128(18, scale))])
+    assert column_types.exact(pa.table({"x": numbers}), schema)["x"].to_pylist() == decimals

@@ -135,7 +135,8 @@ def test_views_of_lists_have_the_same_values(
         ({"rows": [{"at": 5.5}]}, "inputs: rows: does not fit the source's columns"),
         (
             {"rows": pa.table({"at": [1], "key": ["a"], "size": [1]})},
-            "does not fit the source's columns (column 'at': has int64, and no unit of these)",
+            "does not fit the source's columns (column 'at': has int64, and no unit of these: "
+            "give it as timestamp[us])",
         ),
         ({"rows": rows(3).drop_columns(["key"])}, "inputs: rows: has no column 'key'"),
         ({"rows": rows(3).take([0, 2, 1])}, "is not sorted by 'at': row 2 is earlier"),
