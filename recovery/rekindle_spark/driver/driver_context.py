@@ -75,7 +75,8 @@ class DriverContext:
     that hosts could not read, by chain, `polls` asks sources that are no replays, `sinks` write
     what is committed to topics. `joining` are partitions that had caught up while epochs were on
     their way, behind which they join. Until `links_rest_until`, by the clock of `time.monotonic`,
-    no job goes over links, nor while there are `linkless` nodes, which have no port for them."""
+    no job goes over links. `unlinked` are the executors of the newest job that was to go over links
+    and did not, as Spark's side decided, `linkless` the nodes of those that have no port."""
 
     program: Program
     program_file: tuple[str, str]
@@ -120,6 +121,7 @@ class DriverContext:
     readers: Readers = field(default_factory=Readers)
     links: Links = field(default_factory=Links)
     links_rest_until: float = 0.0
+    unlinked: set[str] = field(default_factory=set)
     linkless: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -60,12 +60,14 @@ class EpochPipeline:
     newest one that counts had run, by the clock of `time.monotonic`. Epochs up to
     `called_off_until` were begun and called off: each runs again in a job of its own, for one job
     of them all may need more memory than hosts have. `counted`: rows and seconds of the newest
-    ones that have counted since nothing was on its way."""
+    ones that have counted since nothing was on its way. `crowded_by`: the epoch that was awaited
+    when a process held too much."""
 
     application: DriverContext
     begun: deque[BegunEpoch] = field(default_factory=deque)
     ended_at: float = 0.0
     called_off_until: int = 0
+    crowded_by: BegunEpoch | None = None
     counted: deque[tuple[int, float]] = field(
         default_factory=lambda: deque(maxlen=FOLLOWING_MAX + 1)
     )
@@ -94,13 +96,18 @@ class EpochPipeline:
     def has_room(self) -> bool:
         """Whether one more epoch may be on its way: all sources have run the newest one, and no
         process holds too much of those that are."""
-        if self.is_full or not self.begun[-1].job.job.is_past_first_stage:
+        if self.is_full or self.crowded_by is self.begun[0]:
+            return False
+        if not self.begun[-1].job.job.is_past_first_stage:
             return False
         held_bytes = Counter[str]()
         for one in self.begun:
             held_bytes.update(one.job.job.held_bytes())
         limit_bytes = self.application.settings.runtime.following_bytes_max
-        return max(held_bytes.values(), default=0) < limit_bytes
+        is_crowded = max(held_bytes.values(), default=0) >= limit_bytes
+        # what is held becomes less only once the awaited epoch counts
+        self.crowded_by = self.begun[0] if is_crowded else None
+        return not is_crowded
 
     def may_be_followed(self, ready: Collection[int]) -> bool:
         """Whether one more epoch may be begun behind these, which leave room for it, where those

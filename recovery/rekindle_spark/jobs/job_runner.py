@@ -184,14 +184,17 @@ def poll(application: DriverContext, running: RunningJob, seconds: float) -> Res
 def _note_missing_links(application: DriverContext, specification: Specification, job: Job) -> None:
     """Say once which nodes have no port for links, so that a job that was to go over links does
     not."""
-    nodes: list[str] = []
-    if not job.is_linked:
-        seen = application.exchange.executors()
-        ours = (one for one in seen if one.executor in specification.executors)
-        nodes = sorted({one.node for one in ours if not one.linked})
+    if job.is_linked:
+        application.unlinked, application.linkless = set(), []
+        return
+    executors = specification.executors
+    if executors == application.unlinked:
+        return  # an executor has its port from its start on, or never
+    seen = (one for one in application.exchange.executors() if one.executor in executors)
+    nodes = sorted({one.node for one in seen if not one.linked})
     if nodes and nodes != application.linkless:
         application.events.write("links-missing", nodes=nodes, text=LINKS_MISSING)
-    application.linkless = nodes
+    application.unlinked, application.linkless = executors, nodes
 
 
 def _rest_links(application: DriverContext, result: Result) -> None:

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -262,6 +263,30 @@ def test_no_epoch_follows_while_one_process_holds_as_much_of_those_on_their_way_
     assert pipeline.poll(0.0) is not None
     executors.sent[0].held = {}
     assert pipeline.has_room, "what has counted is held no more"
+
+
+def test_while_too_much_is_held_spark_is_not_asked_again_before_an_epoch_has_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executors = Executors(monkeypatch)
+    executors.application.settings = SimpleNamespace(
+        runtime=RuntimeSettings(following_mib_max=1_000 / 2**20)
+    )
+    pipeline = executors.begin(following=1)
+    asked: list[int] = []
+
+    def held_bytes(of: Sent) -> dict[str, int]:
+        asked.append(of.epoch)
+        return {"a": 600}
+
+    for sent in executors.sent:
+        sent.job.held_bytes = partial(held_bytes, sent)
+    assert [pipeline.has_room for _ in range(3)] == [False] * 3
+    assert asked == [1, 2]
+    executors.sent[0].is_well = True
+    assert pipeline.poll(0.0) is not None
+    assert pipeline.has_room
+    assert asked == [1, 2, 2]
 
 
 def test_no_epoch_follows_one_that_takes_a_backlog_along(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,11 +134,18 @@ def test_nodes_without_a_port_for_links_are_named_once_until_jobs_go_over_links(
     application.events = SimpleNamespace(
         write=lambda kind, **fields: told.append((kind, fields["nodes"]))
     )
-    application.links_rest_until, application.attempts, application.linkless = 0.0, 1, []
+    application.links_rest_until, application.attempts = 0.0, 1
+    application.unlinked, application.linkless = set(), []
     application.readers.begin = lambda _: None
     seen = [ExecutorSeen(name, f"node-{name}", 0.0) for name in "123"]
     seen[0] = replace(seen[0], linked=True)
-    application.exchange.executors = lambda: seen
+    asked: list[object] = []
+
+    def executors() -> list[ExecutorSeen]:
+        asked.append(None)
+        return seen
+
+    application.exchange.executors = executors
 
     def submit(*, goes_over_links: bool, linked: bool = True) -> None:
         job = SimpleNamespace(is_linked=goes_over_links)
@@ -150,9 +157,13 @@ def test_nodes_without_a_port_for_links_are_named_once_until_jobs_go_over_links(
     for _ in range(2):
         submit(goes_over_links=False)
     assert told == [("links-missing", ["node-2"])], "3 has no part in the job"
+    assert len(asked) == 1, "for the same executors the answer stays the same"
     submit(goes_over_links=True)
     submit(goes_over_links=False)
     assert told == [("links-missing", ["node-2"])] * 2
+    specification = replace(specification, produced=(([("1", {7: (1, 1)}), ("2", {}), ("3", {})]),))
+    submit(goes_over_links=False)
+    assert told[2:] == [("links-missing", ["node-2", "node-3"])]
 
 
 def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
