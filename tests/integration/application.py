@@ -373,12 +373,13 @@ def is_executor(pid: int) -> bool:
 
 
 def kill_host(application: Application, node: str) -> None:
-    """SIGKILL a node's host; its JVM lives on.
+    """SIGKILL a node's host, if it has one at the moment; its JVM lives on.
 
     Not right after a checkpoint: the next host would go on from that, and nothing would be lost.
     """
     application.await_condition("state ahead of the checkpoint", lambda: is_ahead(application))
-    process_sets.signal_all([host_of(application, node)], signal.SIGKILL)
+    hosts = list(filter(is_host, application.executors()[node]))
+    process_sets.signal_all(hosts, signal.SIGKILL)
 
 
 def host_of(application: Application, node: str) -> int:
