@@ -259,11 +259,15 @@ def in_other_layouts(table: pa.Table) -> pa.Table:
             "large": table["key"].cast(pa.large_string()),
             "listed": pa.chunked_array([listed, filler]),
             "bytes": table["key"].cast(pa.large_binary()),
-            "map": pa.array([[("a", [1])]] * table.num_rows, pa.map_(pa.string(), VIEW)),
+            "map": pa.array(_some_of([("a", [1])], table.num_rows), pa.map_(pa.string(), VIEW)),
             "pair": pa.array([[1, 2]] * table.num_rows, pa.list_(pa.int8(), 2)),
             "struct": pa.array([{"a": [1]}] * table.num_rows, pa.struct([("a", VIEW)])),
         }
     )
+
+
+def _some_of(value: Any, count: int) -> list[Any]:
+    return [value if number % 2 else None for number in range(count)]
 
 
 DECLARED = pa.schema(

@@ -186,10 +186,10 @@ def of_files(folder: Path) -> Iterator[Action]:
     content = record.read_bytes()
     record.unlink()
     yield from lost.begin().actions()
-    wrong = [
-        content.replace(b"listing", b"another"),
-        content.replace(b'"version":1', b'"version":9'),
-    ]
+    known = record_format.decode("listing", content, "listing")
+    with mock.patch.dict(record_format.VERSIONS, {"listing": 9}):
+        newer = record_format.encode("listing", known)
+    wrong = [content.replace(b"listing", b"another"), newer]
     (records / "2.json").write_bytes(content)
     yield from lost.actions()
     (records / "2.json").unlink()

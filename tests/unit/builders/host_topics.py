@@ -259,6 +259,7 @@ def _kafka_values() -> dict[str, tuple[Any, list[bytes | None]]]:
         "csv-floats": (Csv(floats.remove(1)), [b"1.5", b"inf", b"1e999"]),
         "csv-digits": (Csv(numbers), [b"0x1", b"2"]),
         "bytes": (Bytes(numbers, _table_of), [b"1", b"2", b"x"]),
+        "bytes-unfit": (Bytes(pa.schema([("value", at.type)]), _table_of), [b"1", b"2"]),
         "bytes-others": (Bytes(OTHERS, _others), [b"1", b"2"]),
         "avro": (
             Avro(
