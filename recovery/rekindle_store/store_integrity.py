@@ -219,11 +219,7 @@ class _Walk:
         found: dict[int, Record] = {}
         for number in numbers:
             name = f"branches/{number}.json"
-            data = self._read(name)
-            if data is None:  # a driver has removed it meanwhile
-                continue
-            self.findings.count("branches", len(data))
-            record = self._decoded("branch", name, data, BRANCH_GONE)
+            record = self._counted("branches", "branch", name, self._read(name), BRANCH_GONE)
             if record:
                 found[number] = record
         counting = checkpoint_records.counting_branches(found, self.seal)
@@ -241,10 +237,7 @@ class _Walk:
         for (step, number), data in zip(known, read_ahead(names, self._read), strict=True):
             name = f"listings/{step}/{number}.json"
             numbers.setdefault(step, set()).add(number)
-            if data is None:  # a driver has removed it meanwhile
-                continue
-            self.findings.count("listings", len(data))
-            record = self._decoded("listing", name, data, LISTING_GONE)
+            record = self._counted("listings", "listing", name, data, LISTING_GONE)
             if record and record.get("whole"):
                 begins[step] = number
         for step, there in numbers.items():
@@ -257,9 +250,7 @@ class _Walk:
         numbers = [number for number in commit_log.numbers(self.files, folder) if number >= first]
         names = [f"{folder}/{number}.json" for number in numbers]
         for name, data in zip(names, read_ahead(names, self._read), strict=True):
-            if data is not None:  # else a driver has removed it meanwhile
-                self.findings.count(folder, len(data))
-                self._decoded(kind, name, data, MEANINGS[folder])
+            self._counted(folder, kind, name, data, MEANINGS[folder])
         for gap in _stretches(set(range(first, max([last, *numbers]) + 1)).difference(numbers)):
             self.findings.add(_gap(folder, gap, MEANINGS[folder]))
         return numbers
@@ -269,6 +260,16 @@ class _Walk:
             return self.files.read(name)
         except FileNotFoundError:
             return None
+
+    def _counted(
+        self, folder: str, kind: str, place: str, data: bytes | None, meaning: str
+    ) -> Record | None:
+        """A record that is counted among those of its folder; None where a driver has removed it
+        meanwhile, and as `_decoded`."""
+        if data is None:
+            return None
+        self.findings.count(folder, len(data))
+        return self._decoded(kind, place, data, meaning)
 
     def _decoded(self, kind: str, place: str, data: bytes, meaning: str) -> Record | None:
         """A record; None, and a finding, where it is damaged."""
@@ -544,10 +545,7 @@ class _Walk:
         for number in commit_log.numbers(self.files, "checkpoints"):
             name = f"checkpoints/{number}.json"
             data = self._read(name)
-            if data is None:  # a driver has removed it meanwhile
-                continue
-            self.findings.count("checkpoints", len(data))
-            record = self._decoded("checkpoint", name, data, STATE_GONE)
+            record = self._counted("checkpoints", "checkpoint", name, data, STATE_GONE)
             if record:
                 yield record
 

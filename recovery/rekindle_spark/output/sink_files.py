@@ -98,8 +98,7 @@ def _content(query: str, table: pa.Table) -> bytes:
 
 def _check_values(query: str, table: pa.Table) -> None:
     for column in table.schema:
-        _check(query, column.name, table[column.name], lambda array: array.validate(full=True))
-        _check(query, column.name, table[column.name], _check_days)
+        _check(query, column.name, table[column.name], _check_all)
 
 
 def _check(
@@ -114,6 +113,11 @@ def _check(
             what=f"has a value that is none of type {column.type} ({_one_line(error)})",
             remedy="mend the column in a map before the sink, or leave such rows out",
         ) from error
+
+
+def _check_all(array: pa.Array) -> None:
+    array.validate(full=True)
+    _check_days(array)
 
 
 def _check_days(array: pa.Array) -> None:
