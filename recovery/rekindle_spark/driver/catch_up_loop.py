@@ -27,9 +27,6 @@ from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts
 from rekindle_spark.user_code.watchdog import SEARCH_CALLS_MAX
 
 PIECE_ROWS_MAX = 4_000_000
-# How much longer a piece may take where nothing live shares the executor: half of a short piece is
-# what a job costs by itself.
-UNSHARED_STRETCH = 2.0
 
 
 @dataclass(slots=True)
@@ -87,6 +84,7 @@ class CatchUpLoop:
                     self._look_at(executor, stream, stream.job)
                 if executor not in present and stream.job is None:
                     del streams[executor]
+                    self.application.piece_seconds.pop(executor, None)
         for executor in present:
             if executor in starved or self.application.paused:
                 continue
@@ -187,11 +185,11 @@ class CatchUpLoop:
         it is live, pieces are longer and follow at once."""
         progress = self.application.progress
         with self.application.lock:
+            self.application.piece_seconds[executor] = seconds
             shares = any(progress.placed.get(partition) == executor for partition in progress.live)
         target_seconds = self.application.settings.runtime.catch_up_piece_seconds
-        stream.pieces.took(
-            epochs, seconds, target_seconds if shares else UNSHARED_STRETCH * target_seconds
-        )
+        stretch = 1.0 if shares else epoch_pipeline.PIECE_STRETCH
+        stream.pieces.took(epochs, seconds, stretch * target_seconds)
         rest_seconds = self.application.pace.rest_seconds(seconds, epochs) if shares else 0.0
         stream.rests_until = time.monotonic() + rest_seconds
 

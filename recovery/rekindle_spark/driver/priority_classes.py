@@ -24,14 +24,14 @@ Why: docs/decisions/0053-less-important-queries-run-behind.md.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from rekindle.model.settings import ALWAYS, AUTO
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.control import partition_migration
 from rekindle_spark.control.control_loop import ControlLoop
-from rekindle_spark.driver import away_sources
+from rekindle_spark.driver import away_sources, epoch_pipeline
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.jobs import job_results, job_runner, job_specs
@@ -141,13 +141,13 @@ def next_piece(
     goal: int,
     rows: Mapping[int, int],
     epochs_max: int,
-    gap_epochs: int = 0,
+    gap_epochs: Callable[[int], int] = lambda _: 0,
 ) -> dict[int, tuple[int, int]]:
     """What the second class runs next: up to `goal`, by input of `rows` for each epoch, at most so
     many epochs of each partition.
 
-    One that is not live joins once it is at most `gap_epochs` behind those that are, and all that
-    it reads is live or in the same job.
+    One that is not live joins once it is at most its `gap_epochs` behind those that are, and all
+    that it reads is live or in the same job.
     """
     trailing = progress.trailing
     live = [progress.finished[number] for number in trailing & progress.live]
@@ -155,7 +155,8 @@ def next_piece(
     work: dict[int, tuple[int, int]] = {}
     for number in progress.program.in_order(trailing & progress.placed.keys()):
         is_live, first = number in progress.live, progress.finished[number] + 1
-        if not is_live and (number in progress.suspects.alone or first + gap_epochs <= reference):
+        is_far = not is_live and first + gap_epochs(number) <= reference
+        if is_far or (not is_live and number in progress.suspects.alone):
             continue
         last = _piece_end(first, min(goal, first + epochs_max - 1), rows)
         last = job_specs.reachable(progress, number, last, work)
@@ -422,7 +423,7 @@ class PriorityClasses:
             application.newest,
             rows,
             min(sizes, default=1),
-            application.settings.runtime.join_gap_epochs,
+            lambda number: epoch_pipeline.join_gap(application, number),
         )
         reached: dict[int, tuple[int, int]] = {}
         for number in progress.program.in_order(work.keys() & members - busy):

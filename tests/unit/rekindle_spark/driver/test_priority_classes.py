@@ -129,7 +129,7 @@ def test_they_run_together_again_once_the_second_has_been_quick_ten_times_in_a_r
 
 def piece(progress: PartitionTable, *, rows: int = 1, epochs_max: int = 16, gap: int = 1) -> Any:
     every = dict.fromkeys(range(1, 40), rows)
-    return priority_classes.next_piece(progress, 30, every, epochs_max, gap)
+    return priority_classes.next_piece(progress, 30, every, epochs_max, lambda _: gap)
 
 
 def test_what_runs_behind_takes_on_all_that_it_is_behind_by(progress: PartitionTable) -> None:
@@ -151,6 +151,7 @@ def test_one_that_has_caught_up_joins_what_runs_behind(progress: PartitionTable)
     progress.finished |= {SHARED: 30, LONE: 20, OTHER: 18}
     progress.live.discard(OTHER)
     assert OTHER not in piece(progress)
+    assert piece(progress, gap=2)[OTHER] == (19, 30)
     progress.finished[OTHER] = 19
     assert piece(progress)[OTHER] == (20, 30)
     progress.live.discard(SHARED)
@@ -175,11 +176,13 @@ class Behind:
             program=progress.program,
             progress=progress,
             settings=Settings(runtime=RuntimeSettings(classes=AUTO)),
+            piece_seconds={},
+            joining=set(),
             newest=NEWEST,
             lock=threading.RLock(),
             claimed=set(),
             held={},
-            cuts=dict.fromkeys(range(1, 100), SimpleNamespace(rows=1)),
+            cuts={epoch: SimpleNamespace(rows=1, cut_at=float(epoch)) for epoch in range(1, 100)},
             paused=False,
             moves=None,
             budget=SimpleNamespace(starved=set(), tight={}, piece_epochs=lambda _, wanted: wanted),
