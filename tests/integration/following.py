@@ -8,12 +8,14 @@ import readings
 from application import LASTING, Application, Event, is_ahead
 from harms import newest_of
 
+from rekindle_spark.driver.epoch_pipeline import FOLLOWING_MAX
+
 LINKS = {**LASTING, "exchange": "links"}
 # Epochs are closer than the step that crawls lets them end. However long they are they take along
 # all rows that have come: nothing follows an epoch that leaves some out.
 CLOSE = {**LINKS, "epoch_seconds": 0.3, "epoch_stretch_max": 20, "checkpoint_seconds": 8}
-# Epochs on their way: the one that is awaited, and at least one that follows it.
-SEVERAL = 2
+# Epochs on their way: the one that is awaited, and at least one that follows it, or all that may.
+SEVERAL, MOST = 2, FOLLOWING_MAX + 1
 
 
 def while_epochs_follow(application: Application) -> None:

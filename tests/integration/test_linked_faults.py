@@ -1,6 +1,7 @@
 """Faults of links and of who is at their ends, while epochs follow each other: no row changes.
 
-What is blocked, slow, repeated or stands still drops nobody.
+What is blocked, slow, repeated or stands still drops nobody. What epochs that follow may hold has a
+limit. Losses hit a drain, and a second node before the epoch of the first loss has run.
 """
 
 import signal
@@ -10,8 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from application import Application, Before, host_of, jvm_of
-from following import CLOSE, LINKS
-from harms import all_nodes, meet, node_of
+from following import (
+    CLOSE,
+    LINKS,
+    MOST,
+    a_step_that_crawls,
+    epochs_follow_again,
+    number_on_their_way,
+)
+from harms import all_nodes, lose, meet, node_of, start_workers
 from link_relay import LinkRelay, cut
 
 from rekindle_local import process_sets
@@ -19,6 +27,8 @@ from rekindle_local import process_sets
 Prepare = Callable[..., Application]
 PORT = "spark.rekindle.links.port"
 STANDSTILLS_SECONDS = (1.0, 5.0, 20.0)
+# The reports of one epoch are more.
+NEXT_TO_NOTHING_MIB = 0.001
 # Messages take so long that epochs do, and none takes as long as it may.
 SLOW_BYTES_PER_SECOND, SLOW_SECONDS_MIN = 4_000.0, 5.0
 CUT_SECONDS, REPEATS_MIN = 3.0, 20
@@ -144,3 +154,57 @@ def stopped(pid: int) -> Iterator[None]:
     process_sets.signal_all([pid], signal.SIGSTOP)
     yield
     process_sets.signal_all([pid], signal.SIGCONT)
+
+
+def test_what_follows_is_bounded_and_losses_upon_a_loss_and_in_a_drain_change_no_row(
+    prepare: Prepare,
+) -> None:
+    policy = {"silent_seconds": 8}
+    application = prepare(
+        policy=policy, runtime={**CLOSE, "following_mib_max": NEXT_TO_NOTHING_MIB}
+    )
+    application.start_and_recover()
+    nothing_follows_where_one_epoch_is_as_much_as_may_be_held(application)
+    application.driver.kill()
+    application.change(policy=policy, **CLOSE)
+    application.start_and_recover()
+    epochs_follow_again(application)
+    meet(application, a_second_one_is_killed_before_the_epoch_of_the_first_loss_has_run)
+    one_is_killed_in_the_drain(application)
+    application.driver.request_finish()
+    assert application.await_end() == 0, application.tail()
+    assert application.is_all_read
+    application.assert_exactly_right()
+
+
+def nothing_follows_where_one_epoch_is_as_much_as_may_be_held(application: Application) -> None:
+    begin = application.seen
+    with a_step_that_crawls(application):
+        epochs_run_over_links(application, count=MOST)
+    assert not any(ran["following"] for ran in application.happened("ran", after=begin))
+
+
+def a_second_one_is_killed_before_the_epoch_of_the_first_loss_has_run(
+    application: Application,
+) -> None:
+    first, second, *_ = all_nodes(application)
+    with a_step_that_crawls(application):
+        begin = lose(application, [first])
+        assert number_on_their_way(application.events) >= 1
+        since = application.events.index(application.happened("confirmed", after=begin)[0])
+        again = lose(application, [second])
+        assert "ran" not in {event["kind"] for event in application.events[since:again]}
+    start_workers(application, first, second, after=begin)
+    application.await_event("recovered", after=again)
+
+
+def one_is_killed_in_the_drain(application: Application) -> None:
+    victim = node_of(application, "by-hour")
+    with a_step_that_crawls(application):
+        begin = application.seen
+        application.drain()
+        application.await_event("drain", after=begin)
+        lost = lose(application, [victim])
+        assert number_on_their_way(application.events) >= 1
+    start_workers(application, victim, after=lost)
+    application.await_event("recovered", after=lost)
