@@ -23,7 +23,7 @@ from rekindle.model.errors import InputError
 from rekindle_spark.protection import protected_query, spark_view
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection import _thread_like_this
-from rekindle_spark.protection.spark_view import Heartbeats, RunTimes
+from rekindle_spark.protection.spark_view import STALLED_SECONDS, Heartbeats, RunTimes, TaskRetries
 from rekindle_spark.protection.start_terms import BatchLimit, SchedulerPools, pool_name
 
 FOLDER = Path(sys.argv[1])
@@ -113,6 +113,28 @@ def check_heartbeats() -> None:
     not silent. Here the driver itself runs tasks."""
     beats = Heartbeats(spark._jsc.sc())
     assert beats.silences(time.monotonic()) == {"driver": 0.0}
+
+
+def check_task_retries() -> None:
+    """A task that has begun before a loss, and waits, begins again; one that has begun after it
+    goes on."""
+    begun, retries = FOLDER / "begun", TaskRetries(spark._jsc.sc())
+
+    def wait_once(number: int) -> int:
+        if not begun.exists():
+            begun.touch()
+            time.sleep(3_600)
+        return number
+
+    with ThreadPoolExecutor(1) as pool:
+        retries.note_loss(0.0)
+        found = pool.submit(spark.sparkContext.parallelize([7], 1).map(wait_once).collect)
+        wait_until(begun.exists)
+        assert retries.retry(STALLED_SECONDS) == 0
+        retries.note_loss(0.0)
+        assert retries.retry(STALLED_SECONDS) == 1
+        wait_until(found.done)
+        assert found.result() == [7]
 
 
 def check_what_ends_by_itself() -> None:
@@ -306,6 +328,7 @@ if __name__ == "__main__":
     check_refusals()
     check_stop_and_start()
     check_heartbeats()
+    check_task_retries()
     check_what_ends_by_itself()
     check_a_start_function_that_raises()
     check_the_thread_of_a_start_function()

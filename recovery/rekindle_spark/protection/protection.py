@@ -41,7 +41,13 @@ from rekindle_spark.protection import protection_state, query_layout, start_term
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection_state import ProtectionReports
 from rekindle_spark.protection.query_layout import QueryLayout
-from rekindle_spark.protection.spark_view import PERCENT, Heartbeats, RunTimes, SparkView
+from rekindle_spark.protection.spark_view import (
+    PERCENT,
+    Heartbeats,
+    RunTimes,
+    SparkView,
+    TaskRetries,
+)
 from rekindle_spark.protection.start_terms import SchedulerPools
 
 LOOK_SECONDS = 0.5
@@ -130,6 +136,7 @@ class Protection:
         self._view = SparkView(self._context)
         self._times = RunTimes(self._context, spark._jvm.java.util.Arrays.toString)
         self._heartbeats = Heartbeats(self._context)
+        self._retries = TaskRetries(self._context)
         self._measured_at = self._checkpointed_at = self._listened_at = float("-inf")
         self._measure_seconds = MEASURE_SECONDS
         self._active_count = 0
@@ -250,6 +257,7 @@ class Protection:
         self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
         if self._state.losses > before:
             guidance.disown_plans()
+            self._retries.note_loss(now)
         self._update_reports(guidance.reports, now)
         advice = guidance.confer(self._state.is_paused)
         for instruction in advice.instructions:
@@ -261,6 +269,7 @@ class Protection:
             if isinstance(directive.order, DropOrder):
                 self._drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
+        self._retry_tasks(now)
         self._share_slots(guidance.reports, self._state.nodes)
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
@@ -302,6 +311,15 @@ class Protection:
             self._view.drop(nodes)
         except Exception:  # orders that follow have been acknowledged, and must be obeyed
             log.warning("executors cannot be replaced: %s", ", ".join(sorted(nodes)), exc_info=True)
+
+    def _retry_tasks(self, now: float) -> None:
+        try:
+            number = self._retries.retry(now)
+        except Exception:  # they end later by themselves
+            log.warning("tasks that may wait for lost executors go on waiting", exc_info=True)
+            return
+        if number:
+            log.info("%d tasks that may wait for lost executors begin again", number)
 
     def _note_ended(self) -> None:
         if self.ended:

@@ -8,6 +8,8 @@ of an executor is 100 %. Run time includes Python workers, which CPU time of exe
 
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -34,6 +36,9 @@ TO_ENDPOINTS = ("_heartbeatReceiver", "nettyEnv", "dispatcher", "endpointRefs")
 # Public for classes within it alone, so its name has that of its class in it.
 LAST_SEEN = "org$apache$spark$HeartbeatReceiver$$executorLastSeen"
 HEARTBEAT_INTERVAL = ("spark.executor.heartbeatInterval", "10s")
+# How long after a loss a task counts as one that waits for who is lost, and how many of a stage are
+# looked at.
+STALLED_SECONDS, TASKS_MAX = 10.0, 10_000
 # A heartbeat may be so late, and we may ask so seldom.
 LATE_SECONDS, LISTENING_GAP_SECONDS = 2.0, 6.0
 
@@ -194,6 +199,55 @@ class Heartbeats:
         except GONE as error:
             self._is_unknown = True
             log.warning("silent executors are not noticed before Spark does: %s", first_line(error))
+
+
+@dataclass(slots=True)
+class TaskRetries:
+    """Tasks on executors that are left, and may wait for an answer of one that is lost.
+
+    A task reads broadcasts, and what other stages have written, from executors. Where such an
+    executor's machine is silent the task waits until `spark.shuffle.io.connectionTimeout` is over,
+    two minutes, even for what the driver has too. Once Spark knows of the loss a task that begins
+    asks nobody who is lost. So those that had begun before it, and still run a while after it, are
+    killed, which Spark counts as no failure: they begin again. `context` is the `SparkContext` in
+    the JVM, `lost_at` the moment of the newest loss in seconds since 1970, `due_at` when to look,
+    by the clock of `time.monotonic`.
+    """
+
+    context: Any
+    lost_at: float = 0.0
+    due_at: float = math.inf
+
+    def note_loss(self, now: float) -> None:
+        """Executors are gone for Spark, too."""
+        self.lost_at, self.due_at = time.time(), now + STALLED_SECONDS
+
+    def retry(self, now: float) -> int:
+        """Have tasks begin again that may wait for who is lost, if it is time for that; returns how
+        many. Of executors that Spark has dropped it runs none any more."""
+        if now < self.due_at:
+            return 0
+        self.due_at = math.inf
+        waiting = [task for task in self._running() if task.launchTime().getTime() <= self._millis]
+        for task in waiting:
+            self.context.killTaskAttempt(task.taskId(), True, "it may wait for a lost executor")
+        return len(waiting)
+
+    @property
+    def _millis(self) -> float:
+        return self.lost_at * MILLIS
+
+    def _running(self) -> Iterator[Any]:
+        store = self.context.statusStore()
+        stages = store.activeStages()
+        for stage in (stages.apply(index) for index in range(stages.size())):
+            try:
+                tasks = store.taskList(stage.stageId(), stage.attemptId(), TASKS_MAX)
+            except GONE:
+                continue  # it has ended
+            for task in (tasks.apply(index) for index in range(tasks.size())):
+                if task.status() == "RUNNING":
+                    yield task
 
 
 def _field(owner: Any, name: str) -> Any:

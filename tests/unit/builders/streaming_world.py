@@ -6,7 +6,7 @@ Small, and only as true as the shapes of Spark's answers: what Spark really says
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,21 @@ class Job:
     run_millis: int
 
 
+@dataclass
+class Task:
+    """Of a stage; it was begun at that moment, and runs until it is killed."""
+
+    number: int
+    stage: int
+    began_millis: int
+    status: str = "RUNNING"
+
+    @property
+    def answer(self) -> Answer:
+        launched = Answer(getTime=self.began_millis)
+        return Answer(taskId=self.number, launchTime=launched, status=self.status)
+
+
 class Reflected:
     """An object of the JVM whose class has a name, and private fields."""
 
@@ -87,6 +102,8 @@ class Context:
     failure: Exception | None = None
     heartbeats: dict[str, int] | None = None
     changes: bool = False
+    tasks: list[Task] = field(default_factory=list)
+    killed: list[int] = field(default_factory=list)
 
     def getClass(self) -> Reflected:  # noqa: N802
         receiver = Reflected("HeartbeatReceiver")
@@ -132,13 +149,24 @@ class Context:
         if self.failure is not None:
             raise self.failure
         self.lists += 1
-        found = [
+        return _listed(
             Answer(id=name, hostPort=f"{host}:7", totalCores=cores)
             for name, host, cores in (self.executors if self.late is None else self.late)
-        ]
-        summaries = Answer(size=len(found))
-        summaries.apply = found.__getitem__  # type: ignore[attr-defined]
-        return summaries
+        )
+
+    def activeStages(self) -> Answer:  # noqa: N802
+        stages = sorted({one.stage for one in self.tasks})
+        return _listed(Answer(stageId=stage, attemptId=0) for stage in stages)
+
+    def taskList(self, stage: int, _: int, most: int) -> Answer:  # noqa: N802
+        if stage in self.forgotten:
+            raise Py4JError("No stage with id")
+        return _listed(one.answer for one in self.tasks[:most] if one.stage == stage)
+
+    def killTaskAttempt(self, number: int, interrupt: bool, _: str) -> bool:  # noqa: N802
+        assert interrupt, "it waits for an answer"
+        self.killed.append(number)
+        return True
 
     def killAndReplaceExecutor(self, name: str) -> None:  # noqa: N802
         self.replaced.append(name)
@@ -159,6 +187,14 @@ class Context:
         if stage in self.forgotten:
             raise Py4JError("No stage with id")
         return Answer(executorRunTime=self.jobs[stage].run_millis)
+
+
+def _listed(answers: Iterable[Answer]) -> Answer:
+    """A Seq of Scala whose elements are asked for one by one."""
+    found = list(answers)
+    listed = Answer(size=len(found))
+    listed.apply = found.__getitem__  # type: ignore[attr-defined]
+    return listed
 
 
 @dataclass

@@ -1,10 +1,18 @@
 """Hosts and their incarnations, and what queries take of them, from Spark's status."""
 
+import time
+
 import pytest
 from py4j.protocol import Py4JError
-from streaming_world import Context, Job
+from streaming_world import Context, Job, Task
 
-from rekindle_spark.protection.spark_view import Heartbeats, RunTimes, SparkView
+from rekindle_spark.protection.spark_view import (
+    STALLED_SECONDS,
+    Heartbeats,
+    RunTimes,
+    SparkView,
+    TaskRetries,
+)
 
 RUNS = {"orders": "r1"}
 
@@ -203,3 +211,22 @@ def test_one_query_begins_again_and_the_others_go_on() -> None:
     times.forget(["r1"])
     context.jobs |= {2: Job("r1", 10_000, 5_000), 3: Job("r2", 10_000, 5_000)}
     assert times.loads(runs, seconds) == {"stock": 50.0}
+
+
+def test_tasks_that_began_before_a_loss_and_still_run_a_while_after_it_begin_again() -> None:
+    soon = int(1_000 * time.time()) + 60_000
+    tasks = [
+        Task(1, 4, 0),
+        Task(2, 4, 0, "SUCCESS"),
+        Task(3, 5, 0),
+        Task(4, 6, 0),
+        Task(5, 6, soon),
+    ]
+    context = Context(tasks=tasks, forgotten={5})
+    retries = TaskRetries(context)
+    assert retries.retry(1e9) == 0, "nothing is lost"
+    retries.note_loss(100.0)
+    retries.note_loss(104.0)
+    assert retries.retry(103.9 + STALLED_SECONDS) == 0
+    assert (retries.retry(104.0 + STALLED_SECONDS), context.killed) == (2, [1, 4])
+    assert retries.retry(1e9) == 0, "once for each loss"
