@@ -3,6 +3,7 @@
     record_cache            one application's records: read when they change, decoded once
     application_controller  one application: read, decide, write, ask the provider
     coordinator_loop        the loop over all applications: elected, woken, timed
+    application_retention   records of applications that are gone are removed
     coordinator_ports       the interface to the cluster: node provider, observer of decisions
     coordinator_log         JSON lines of decisions and events
     json_lines              JSON lines of any process

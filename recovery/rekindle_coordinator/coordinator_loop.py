@@ -24,6 +24,7 @@ from rekindle.model.reasons import Reason
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.application_controller import ApplicationController, ApplicationQueue
+from rekindle_coordinator.application_retention import ApplicationRetention
 from rekindle_coordinator.coordinator_health import Metrics
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_ports import DecisionObserver, NodeProvider
@@ -55,7 +56,8 @@ class Candidacy(Protocol):
 @dataclass(slots=True)
 class CoordinatorLoop:
     """`now` gives seconds since 1970; `stand` (who is told of changes) -> candidacy is the store's
-    own election unless somebody else decides who leads."""
+    own election unless somebody else decides who leads. Without a `retention` the records of
+    applications that are gone stay."""
 
     connection: Connection
     log: Log
@@ -69,6 +71,7 @@ class CoordinatorLoop:
     turns: ApplicationQueue = field(default_factory=ApplicationQueue)
     stopped: dict[Place, str] = field(default_factory=dict)
     history: IncidentHistory = field(default_factory=IncidentHistory)
+    retention: ApplicationRetention | None = None
     leading: bool = False
     _candidacy: Candidacy | None = None
     _watched: set[str] = field(default_factory=set)
@@ -128,6 +131,7 @@ class CoordinatorLoop:
                 self._list()
                 self._take_news(now)
                 self._attend(now)
+                self._retire(now)
             except StoreUnreachable:
                 self._retry_at = time.monotonic() + RETRY_SECONDS
         self.metrics.applications.set(len(self.desks))
@@ -167,6 +171,8 @@ class CoordinatorLoop:
         self.leading, self._term = leads, term
         self.metrics.leads.set(leads)
         self.stopped.clear()
+        if self.retention is not None:
+            self.retention.postpone()
         self.log.write("leading" if leads else "following", identity=self.identity)
         urgency = {place: desk.records.urgency for place, desk in self.desks.items()}
         for desk in self.desks.values():
@@ -321,6 +327,20 @@ class CoordinatorLoop:
             desk.drop()
             desk.look_at = now + STOPPED_SECONDS
         self.turns.at(place, desk.look_at)
+
+    def _retire(self, now: float) -> None:
+        """Have records of applications that are gone removed, when it is time."""
+        if not self.leading or self.retention is None or not self.retention.is_due:
+            return
+        silent = [place for place, desk in self.desks.items() if desk.records.is_silent]
+        self.retention.begin([place for place in silent if not self._exists(place)], now)
+
+    def _exists(self, place: Place) -> bool:
+        """Whether there is anything of an application; also where the provider cannot say."""
+        try:
+            return self.provider is not None and self.provider.exists(place)
+        except Exception:  # it is asked again in an hour
+            return True
 
     def _note_stopped(self, place: Place, text: str, trace: str = "") -> None:
         """Say once that an application cannot be decided about, and once that it can again."""

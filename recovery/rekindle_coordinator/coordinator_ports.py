@@ -41,6 +41,9 @@ class NodeProvider(Protocol):
         """Nodes of an application that are announced to go, with by whom and until when; None where
         that is not known yet, so that those that are `recorded` in its case remain."""
 
+    def exists(self, place: Place) -> bool:
+        """Whether there is anything of an application, as an object, pod or process."""
+
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the newest driver has certainly ended. `heartbeat` is the newest known, perhaps
         of a session that is over; `generation` that of the newest driver that reported."""

@@ -317,6 +317,10 @@ class LocalProvider:
         del place, recorded
         return {}
 
+    def exists(self, place: Place) -> bool:
+        """Whether the cluster's driver, if there is one, is its."""
+        return self._published_gone(place) is False
+
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether no process that could be the newest driver is left, and one was known."""
         found = [self._published_gone(place)]

@@ -17,14 +17,13 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from rekindle.model.errors import DamagedError, RunError, first_line
+from rekindle.model.errors import DamagedError, RunError
+from rekindle_store.output_rows import opened
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import Moved, pieces, unwatched
 
 REMEDY = "restore it from a copy of the store, or start with an empty store"
-ROWS_REMEDY = "restore it from a copy of the store"
 ROWS_VERSION = 1
 PARQUET = b"PAR1"
 
@@ -89,12 +88,7 @@ def check_rows(name: str, data: bytes) -> pa.Table:
     it is not what was written, RunError when another version has written it."""
     is_sealed = not data.startswith(PARQUET)
     body = check(name, data, ROWS_VERSION)[1] if is_sealed else data
-    try:
-        source = pa.BufferReader(body)
-        return pq.ParquetFile(source, page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as error:
-        what = f"cannot be read ({first_line(error)})"
-        raise DamagedError(where=name, what=what, remedy=ROWS_REMEDY) from error
+    return opened(name, body).table()
 
 
 def _sum_of(head: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ class OpenedFile:
         return pa.concat_tables(found) if found else self.parquet.schema_arrow.empty_table()
 
 
-def opened(where: str, data: bytes) -> OpenedFile:
+def opened(where: str, data: bytes | memoryview) -> OpenedFile:
     """A Parquet file from its content, at a place for messages. Raises DamagedError for what is
     none, and where a column has another name than it was written with."""
     try:

@@ -8,6 +8,7 @@
     elections             who leads, as long as the session lasts
     acl                   credentials, by files that are read again
     namespaces            namespaces kept apart: rights, places, quotas
+    application_removal   an application's records as a whole: their age, and their removal
 
 It knows paths and bytes; what the records mean is in `rekindle.protocol`. Sidecar and coordinator
 call it.

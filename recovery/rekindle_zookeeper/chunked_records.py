@@ -200,6 +200,13 @@ class ChunkedRecords:
         """What ZooKeeper tells of a record; None when it is not there."""
         return self._run(path, lambda client: client.exists_async(path))
 
+    def written_at(self, paths: Sequence[str]) -> float:
+        """When the newest of several records was written, in seconds since 1970 by the servers'
+        clocks; 0 where none is there."""
+        stats = self._stats(paths, store_paths.APPLICATIONS).values()
+        newest = max((stat.mtime for stat in stats if stat is not None), default=0)
+        return float(newest) / 1_000
+
     def pieces(self, path: str, found: ZnodeStat | None) -> tuple[str, ...]:
         """The paths of a record's pieces; none when it is whole or not there."""
         if found is None or found.dataLength > HEAD_BYTES_MAX:

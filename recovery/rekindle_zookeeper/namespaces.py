@@ -97,6 +97,17 @@ class Namespaces:
         self._digests[namespace] = ""
         self.hold(namespace)
 
+    def clear(self, namespace: str) -> None:
+        """Remove the folder and the quota of a namespace that is gone, once it has no application
+        any more."""
+        path = f"{store_paths.APPLICATIONS}/{namespace}"
+        if self._records.children(path):
+            return
+        quota = f"{QUOTAS}{path}"
+        for gone in (f"{quota}/zookeeper_limits", f"{quota}/zookeeper_stats", quota, path):
+            self._records.remove(gone)
+        self._digests.pop(namespace, None)
+
     def secure(self, place: Place, records: Mapping[str, bytes], mark: str) -> bool:
         """Have an application's place with just its rights; whether there was anything to do.
 
@@ -186,8 +197,7 @@ class Namespaces:
 
 def _wanted(place: Place, records: Mapping[str, bytes]) -> dict[str, bytes]:
     """What an application's place has before anything is reported, the upper ones first."""
-    folders = (store_paths.DIRECTIVES, store_paths.ACKS, store_paths.PIECES)
-    wanted = {place.path(): b"", **{place.path(name): b"" for name in folders}}
+    wanted = {place.path(): b"", **{place.path(name): b"" for name in store_paths.FOLDERS}}
     wanted |= {place.path(name): data for name, data in records.items()}
     for names in acl.GUARDS:
         wanted |= {place.path(*names[:depth]): b"" for depth in range(2, len(names) + 1)}

@@ -167,6 +167,11 @@ class Connection:
         """Names below a path, ascending; none when it is not there."""
         return self._records.children(path)
 
+    def written_at(self, paths: Sequence[str]) -> float:
+        """When the newest of several records was written, in seconds since 1970 by the servers'
+        clocks; 0 where none is there."""
+        return self._records.written_at(paths)
+
     def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
         """Write a record whatever is there, its parents if need be. An ephemeral one goes with
         the session."""

@@ -1,5 +1,6 @@
 """Namespaces kept apart on a real ZooKeeper: what each may do, and what it may not."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,16 @@ from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_local.local_zookeeper import LocalZookeeper
-from rekindle_zookeeper import Connection, Credential, NamespaceQuota, Namespaces, derive, to_text
+from rekindle_zookeeper import (
+    Conflict,
+    Connection,
+    Credential,
+    NamespaceQuota,
+    Namespaces,
+    derive,
+    to_text,
+)
+from rekindle_zookeeper.application_removal import remove_application, written_at
 
 pytest_plugins = ("zookeeper_fixtures",)
 
@@ -88,6 +98,39 @@ def test_a_namespace_reports_and_reads_its_directives(
     operator.put(A.path(store_paths.PROGRESS), b"by the operator")
     sidecar.remove(directive)
     assert sidecar.sweep(A.path(), {}) == {}
+
+
+def test_an_application_and_a_namespace_that_are_gone_leave_nothing_behind(
+    operator: Connection, connect: Connect, zookeeper: LocalZookeeper
+) -> None:
+    sidecar = connect(secret=to_text(credential(A)))
+    before = time.time()
+    sidecar.put(A.path(store_paths.TOPOLOGY), b"t" * LARGE)
+    assert before - 1 <= written_at(operator, A) <= time.time() + 1
+    directive = A.path(store_paths.DIRECTIVES, store_paths.numbered(1))
+    operator.transact(
+        {A.path(store_paths.COORDINATION): 0},
+        {A.path(store_paths.COORDINATION): b"c" * LARGE, directive: b"d"},
+    )
+    sidecar.put(A.path(store_paths.HEARTBEAT), b"h", ephemeral=True)
+    with pytest.raises(Conflict):
+        remove_application(operator, A)
+    assert operator.get(A.path(store_paths.COORDINATION)) == (b"c" * LARGE, 1)
+    assert operator.children(A.path(store_paths.COORDINATION)) == [store_paths.GUARD]
+    sidecar.remove(A.path(store_paths.HEARTBEAT))
+    namespaces_of(operator).clear(A.namespace)
+    assert operator.children(store_paths.APPLICATIONS) == [A.namespace, B.namespace]
+    remove_application(operator, A)
+    assert operator.children(f"{store_paths.APPLICATIONS}/{A.namespace}") == []
+    namespaces_of(operator).clear(A.namespace)
+    assert operator.children(store_paths.APPLICATIONS) == [B.namespace]
+    with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
+        quotas = client.get_children(f"/zookeeper/quota{store_paths.APPLICATIONS}")
+    assert quotas == [B.namespace]
+    # one that comes again has a place like any other
+    namespaces_of(operator).admit(A.namespace, credential(A), NamespaceQuota(1_000, 50_000_000))
+    assert namespaces_of(operator).secure(A, RECORDS, "driver-2")
+    sidecar.put(A.path(store_paths.TOPOLOGY), b"again")
 
 
 @pytest.mark.parametrize("who", ["another namespace", "nobody", "a wrong secret", "an old one"])

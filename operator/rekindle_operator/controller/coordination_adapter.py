@@ -92,6 +92,10 @@ class CoordinationAdapter:
         """Nodes that say that they will go, or that somebody drains; None before a first report."""
         return self.judge.notices(place, recorded)
 
+    def exists(self, place: Place) -> bool:
+        """Whether there is a pod or a SparkApplication of it."""
+        return self.known.application(place) is not None
+
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the driver's pod has ended, was replaced, or stands on a lost node."""
         del generation

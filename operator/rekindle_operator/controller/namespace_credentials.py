@@ -36,6 +36,8 @@ PAUSE_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 # How often a Secret that somebody has changed or deleted is put right.
 AGAIN_SECONDS = 300.0
+# How often all records are looked at: applications that are gone leave empty namespaces behind.
+CONVERT_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ class NamespaceCredentials:
         for namespace in set(self._identities) - wanted:
             leave = partial(self._leave, namespace)
             self._keep(f"{namespace} left", "", leave, now, again_seconds=AGAIN_SECONDS)
-        self._keep("records", "", partial(self._convert, drivers), now)
+        convert = partial(self._convert, drivers)
+        self._keep("records", "", convert, now, again_seconds=CONVERT_SECONDS)
         left = {f"{namespace} left" for namespace in set(self._identities) - wanted}
         known = {"store", "records", "turn", *wanted, *map(str, drivers), *left}
         for kept in (self._steps, self._said):  # namespaces come and go for months
@@ -178,14 +181,15 @@ class NamespaceCredentials:
         return done
 
     def _convert(self, drivers: Mapping[Place, str]) -> None:
-        """All that an earlier release, or an open store, has left, once. What is of a namespace
-        that is gone becomes the operator's alone."""
+        """All that an earlier release, or an open store, has left. What is of a namespace that is
+        gone becomes the operator's alone, and goes once nothing is in it."""
         trouble: RekindleError | None = None
         for namespace in self.connection.children(store_paths.APPLICATIONS):
             if namespace in self._identities or self._is_there(namespace):
                 self.namespaces.hold(namespace)
             else:
                 self.namespaces.dismiss(namespace)
+                self.namespaces.clear(namespace)
             for name in self.connection.children(f"{store_paths.APPLICATIONS}/{namespace}"):
                 place = Place(namespace, name)
                 try:

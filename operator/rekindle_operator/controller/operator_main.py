@@ -104,6 +104,15 @@ NamespaceMegabytesMax = Annotated[
         help="How large all of them may be.",
     ),
 ]
+RetentionDays = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}RETENTION_DAYS",
+        min=0,
+        max=36_500,
+        help="Remove records of an application after so many days without a driver; 0: never.",
+    ),
+]
 FencingApprovals = Annotated[
     bool,
     typer.Option(
@@ -216,6 +225,7 @@ def operate(
     lock_store_root: LockStoreRoot = False,
     namespace_records_max: NamespaceRecordsMax = 20_000,
     namespace_megabytes_max: NamespaceMegabytesMax = 256,
+    retention_days: RetentionDays = 30,
     fencing_approvals: FencingApprovals = False,
     namespace: Namespace = "",
     identity: Identity = None,

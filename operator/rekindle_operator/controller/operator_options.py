@@ -31,6 +31,8 @@ class OperatorOptions:
     another `credential_generation` makes all anew. With `lock_store_root` the store is ours alone.
     TLS to the store is by the authorities of `store_ca_file`, or by those of a certificate for its
     servers that the operator makes itself (`issue_store_certificate`); with neither there is none.
+    Records of an application go after `retention_days` without a driver, pod or SparkApplication; 0
+    keeps them.
     With `webhook` the webhook, a process of its own, is told which domains executors avoid;
     `issue_webhook_certificate` makes and renews its certificate.
     With `fencing_approvals` the API server lets only those approve of fencing who may.
@@ -46,6 +48,7 @@ class OperatorOptions:
     lock_store_root: bool = False
     namespace_records_max: int = 20_000
     namespace_megabytes_max: int = 256
+    retention_days: int = 30
     fencing_approvals: bool = False
     identity: str = field(default_factory=socket.gethostname)
     lease_name: str = "rekindle-operator"

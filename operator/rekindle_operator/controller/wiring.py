@@ -17,6 +17,7 @@ from rekindle.model.errors import RekindleError
 from rekindle.protocol import msgspec_warmup, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator import health_server
+from rekindle_coordinator.application_retention import ApplicationRetention
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_operator.cluster import api_client, object_kinds, watch_events
@@ -251,16 +252,26 @@ def _assembled(base: _Base) -> RunningOperator:
         credentials=credentials,
         certificate=base.certificate,
         known=known,
-        shell=CoordinatorLoop(
-            connection=base.connection,
-            log=log,
-            metrics=base.metrics,
-            identity=options.identity,
-            provider=overseer,
-            oversight=overseer,
-            stand=leadership.stand,
-            stopped=stopped,
-        ),
+        shell=_loop(base, overseer, leadership, stopped),
+    )
+
+
+def _loop(
+    base: _Base,
+    overseer: CoordinationAdapter,
+    leadership: LeaderElection,
+    stopped: dict[Place, str],
+) -> CoordinatorLoop:
+    return CoordinatorLoop(
+        connection=base.connection,
+        log=base.log,
+        metrics=base.metrics,
+        identity=base.options.identity,
+        provider=overseer,
+        oversight=overseer,
+        stand=leadership.stand,
+        stopped=stopped,
+        retention=ApplicationRetention(base.connection, base.log, base.options.retention_days),
     )
 
 

@@ -26,6 +26,7 @@ OPERATORS = "/rekindle/operators"
 TOPOLOGY, STATISTICS, PROGRESS, CHECKPOINT = "topology", "statistics", "progress", "checkpoint"
 HEARTBEAT, ORDERS, COORDINATION = "heartbeat", "orders", "coordination"
 DIRECTIVES, ACKS, PIECES = "directives", "acks", "pieces"
+FOLDERS = (DIRECTIVES, ACKS, PIECES)
 GUARD = "guard"
 # a server takes messages of 1 MiB at most, and a transaction is one message
 PIECE_BYTES = 400_000

@@ -21,7 +21,8 @@ from rekindle.protocol import Heartbeat, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import Application, CaFile, Hosts, SecretFile
-from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
+from rekindle_zookeeper import Conflict, Connection
+from rekindle_zookeeper.application_removal import held, remove_application
 
 # What each record is, for whoever decides whether it may go.
 RECORDS = {
@@ -85,7 +86,7 @@ def _look(connection: Connection, place: Place) -> FoundRecords:
     return FoundRecords(
         place,
         (*(name for name in RECORDS if name in names), *others),
-        {name: len(_held(connection, place, name)) for name in FOLDERS if name in names},
+        {name: len(held(connection, place, name)) for name in FOLDERS if name in names},
     )
 
 
@@ -135,21 +136,9 @@ def _ask() -> None:
 
 
 def _remove(connection: Connection, place: Place) -> None:
-    """The records together, unless a driver has come; what only they give a meaning to before
-    them, so that nothing of it is left if this is interrupted and begun again."""
     _check_no_driver(connection, place)
-    for folder in (store_paths.DIRECTIVES, store_paths.ACKS):
-        for name in _held(connection, place, folder):
-            connection.remove(place.path(folder, name))
-    for record in (store_paths.COORDINATION, store_paths.ORDERS, store_paths.DIRECTIVES):
-        connection.remove(place.path(record, store_paths.GUARD, store_paths.GUARD))
-        connection.remove(place.path(record, store_paths.GUARD))
-    records = [name for name in connection.children(place.path()) if name not in FOLDERS]
     try:
-        connection.remove_together(
-            [place.path(name) for name in records if name != store_paths.HEARTBEAT],
-            absent=place.path(store_paths.HEARTBEAT),
-        )
+        remove_application(connection, place)
     except Conflict as conflict:
         _check_no_driver(connection, place)
         raise RunError(
@@ -157,22 +146,3 @@ def _remove(connection: Connection, place: Place) -> None:
             what="has had a driver meanwhile",
             remedy="end whoever starts it, and try again",
         ) from conflict
-    left = connection.sweep(place.path(), {})
-    connection.sweep(place.path(), left)
-    for path in (*(place.path(folder) for folder in FOLDERS), place.path()):
-        _remove_empty(connection, path)
-
-
-def _held(connection: Connection, place: Place, folder: str) -> list[str]:
-    """Names of the records in a folder."""
-    return [name for name in connection.children(place.path(folder)) if name != store_paths.GUARD]
-
-
-def _remove_empty(connection: Connection, path: str) -> None:
-    """A folder; one in which the next driver has made records already stays."""
-    try:
-        connection.remove(path)
-    except StoreUnreachable:
-        raise
-    except RunError:
-        return

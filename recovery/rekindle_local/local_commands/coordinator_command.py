@@ -16,6 +16,7 @@ from rekindle.protocol import msgspec_warmup
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import CaFile, Hosts, SecretFile
 from rekindle_coordinator import coordinator_health, health_server, json_lines
+from rekindle_coordinator.application_retention import ApplicationRetention
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 from rekindle_local.local_provisioning import LocalProvider
@@ -34,6 +35,14 @@ ConsolePort = Annotated[
 ]
 ConsoleHost = Annotated[
     str, typer.Option(help="Where the console listens; empty: every address of the machine.")
+]
+RetentionDays = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=36_500,
+        help="Remove records of an application after so many days without a driver; 0: never.",
+    ),
 ]
 
 
@@ -61,6 +70,7 @@ def coordinator(
     session_seconds: Annotated[
         float, typer.Option(min=1, max=600, help="After how long of silence another one leads.")
     ] = 10.0,
+    retention_days: RetentionDays = 30,
 ) -> None:
     """Coordinate the applications of a store; several coordinators elect the one that does.
 
@@ -79,12 +89,14 @@ def coordinator(
         coordination_access.opened(zookeeper, secret_file, ca_file, session_seconds) as connection,
     ):
         listening = {} if port is None else {"port": health_server.serve(metrics, port)}
+        lines = Log(file)
         shell = CoordinatorLoop(
             connection=connection,
-            log=Log(file),
+            log=lines,
             metrics=metrics,
             identity=f"{socket.gethostname()}:{os.getpid()}",
             provider=None if cluster is None else LocalProvider(cluster),
+            retention=ApplicationRetention(connection, lines, retention_days),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: shell.stop())

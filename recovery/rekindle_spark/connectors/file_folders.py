@@ -1,11 +1,14 @@
 """Folders and buckets to which others add files: what is in them, and the bytes of a file.
 
 A file is known by its version: its size with the time of its last change, or what S3 calls its
-ETag. Who opens one names the version, and gets the bytes of that one or an error. Called by
-`file_source` and `file_rows`, in the driver and on nodes.
+ETag. Who opens one names the version, and gets the bytes of that one or an error. In a folder
+another file may have the same size and time, so a version may have a digest of both ends behind it
+(`marked`), which is looked at whenever the file is opened. All of them are the same for copies that
+lie on several nodes. Called by `file_source` and `file_rows`, in the driver and on nodes.
 """
 
 import errno
+import hashlib
 import io
 import os
 import re
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 # Names that programs give to files which are not for readers: half written, or about others.
 HIDDEN = (".", "_")
 BUFFER_BYTES = 1 << 20
+# At either end of a file, of what a digest is made: the footer of Parquet, with the places and the
+# extremes of all columns, is at its end.
+DIGEST_BYTES = 1 << 16
 # What no waiting mends, of a bucket: no rights, no bucket, a certificate that is not trusted.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.ENXIO, errno.EPROTO)
 # Of an entry of a folder: it was removed, or is a link to nothing or to itself.
@@ -35,13 +41,14 @@ REMEDY = "bring it back as it was, with its time of change; or begin again with 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file of a listing: its path below the folder, its size in bytes, its version, and when it
-    was changed (microseconds)."""
+    """A file of a listing: its path below the folder, its size in bytes, its version, when it was
+    changed (microseconds), and a digest of it where that is known."""
 
     name: str
     bytes: int
     version: str
     modified: int
+    digest: str = ""
 
 
 class FileFolder(Protocol):
@@ -52,6 +59,10 @@ class FileFolder(Protocol):
     def found(self, *, recursive: bool) -> Iterator[Found]:
         """The files in it that are not hidden, in no order, and with `recursive` those of folders
         below. Raises RunError where it may not be read."""
+
+    def digest(self, name: str, version: str) -> str:
+        """A digest of both ends of a file; empty where a version tells all contents apart. Raises
+        as `open` does."""
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
         """A file's content. Raises DataLossError where it is gone or is another version, then or
@@ -80,6 +91,11 @@ def at(place: str) -> FileFolder:
     return BucketFolder(f"{scheme.lower()}://{rest.rstrip('/')}")
 
 
+def marked(version: str, digest: str) -> str:
+    """A version by which a file is opened where a digest of it is known, "" where none is."""
+    return f"{version} {digest}" if digest else version
+
+
 def are_same(place: str, other: str) -> bool:
     """Whether two places of folders are one: s3a is another word for s3."""
     return S3A.sub("s3://", place) == S3A.sub("s3://", other)
@@ -99,6 +115,11 @@ class LocalFolder:
     def found(self, *, recursive: bool) -> Iterator[Found]:
         """See `FileFolder`."""
         yield from self._below("", recursive)
+
+    def digest(self, name: str, version: str) -> str:
+        """See `FileFolder`."""
+        with self.open(name, version) as file:
+            return _digest(file)
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
         """See `FileFolder`."""
@@ -199,6 +220,11 @@ class BucketFolder:
         except OSError as error:
             raise _of_a_bucket(f"files at {self.place}", error) from error
 
+    def digest(self, name: str, version: str) -> str:
+        """See `FileFolder`."""
+        del name, version
+        return ""
+
     def open(self, name: str, version: str) -> io.BufferedIOBase:
         """See `FileFolder`."""
         where = f"file {self.place}/{name}"
@@ -233,10 +259,14 @@ class _LocalFile(io.RawIOBase):
 
     def __init__(self, path: str, version: str) -> None:
         super().__init__()
-        self.path, self.version = path, version
+        self.path = path
+        self.version, _, digest = version.partition(" ")
         self.file = io.FileIO(path)
         try:
             self._check()
+            if digest and _digest(self.file) != digest:
+                raise self._changed()
+            self.file.seek(0)
         except BaseException:
             self.file.close()
             raise
@@ -269,7 +299,10 @@ class _LocalFile(io.RawIOBase):
 
     def _check(self) -> None:
         if _version(os.fstat(self.file.fileno())) != self.version:
-            raise DataLossError(where=f"file {self.path}", what=CHANGED, remedy=REMEDY)
+            raise self._changed()
+
+    def _changed(self) -> DataLossError:
+        return DataLossError(where=f"file {self.path}", what=CHANGED, remedy=REMEDY)
 
 
 class _BucketFile(io.RawIOBase):
@@ -314,6 +347,15 @@ class _BucketFile(io.RawIOBase):
 
 def _version(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def _digest(file: io.BufferedIOBase | io.FileIO) -> str:
+    """Of the first and the last bytes of a file."""
+    found = hashlib.blake2b(digest_size=16)
+    for begin in (0, max(0, file.seek(0, os.SEEK_END) - DIGEST_BYTES)):
+        file.seek(begin)
+        found.update(file.read(DIGEST_BYTES) or b"")
+    return found.hexdigest()
 
 
 def _of_a_file(where: str, error: OSError) -> RunError:

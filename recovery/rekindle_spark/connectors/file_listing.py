@@ -34,7 +34,8 @@ LOOKS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class ListedFile:
     """A file that is read, or was: its path below the folder, size in bytes, version and time of
-    change (microseconds), and its rows, which have the offsets from `begin` of a partition."""
+    change (microseconds), and its rows, which have the offsets from `begin` of a partition. It is
+    opened as `marked`; `digest` is empty where a release without digests has listed it."""
 
     name: str
     bytes: int
@@ -46,6 +47,12 @@ class ListedFile:
     marks: tuple[tuple[int, int], ...] = ()
     columns: tuple[str, ...] = ()
     error: str = ""
+    digest: str = ""
+
+    @property
+    def marked(self) -> str:
+        """The version of what was listed, with what else tells it from others."""
+        return file_folders.marked(self.version, self.digest)
 
     @property
     def end(self) -> int:
@@ -58,17 +65,28 @@ class ListedFile:
         return FileContents(self.rows, self.marks, self.columns, self.error)
 
     def record(self) -> dict[str, Any]:
-        """As it stands in a record, without what is empty."""
-        found = asdict(self)
+        """As it stands in a record, without what is empty, and without its digest, which stands
+        beside it."""
+        found = {name: value for name, value in asdict(self).items() if name != "digest"}
         return {name: value for name, value in found.items() if value != () and value != ""}
 
     @staticmethod
-    def from_record(record: Mapping[str, Any]) -> "ListedFile":
+    def from_record(record: Mapping[str, Any], digest: str) -> "ListedFile":
         """Read back what `record` wrote."""
         marks = tuple((row, at) for row, at in record.get("marks", ()))
         columns = tuple(record.get("columns", ()))
-        version = record.get("version", "")
-        return ListedFile(**{**record, "marks": marks, "columns": columns, "version": version})
+        found = {**record, "marks": marks, "columns": columns, "digest": digest}
+        return ListedFile(**{"version": "", **found})
+
+
+def of_files(files: Sequence[ListedFile]) -> dict[str, Any]:
+    """What a record says of files. Digests stand apart, since earlier releases know all fields of a
+    file and pass over fields of a record that they do not know."""
+    digests = [one.digest for one in files]
+    return {
+        "files": [one.record() for one in files],
+        **({"digests": digests} if any(digests) else {}),
+    }
 
 
 @dataclass(slots=True)
@@ -97,8 +115,9 @@ class Listing:
             self.absent = dict(record.get("absent", {}))
             self.seen.update(self.absent)
             self.place, self.unreadable = "", dict(record.get("unreadable", {}))
-        for one in record["files"]:
-            listed = ListedFile.from_record(one)
+        digests = record.get("digests", [""] * len(record["files"]))
+        for one, digest in zip(record["files"], digests, strict=True):
+            listed = ListedFile.from_record(one, digest)
             self.files.setdefault(listed.partition, []).append(listed)
             self.begins.setdefault(listed.partition, listed.begin)
             self.seen.add(listed.name)
@@ -150,7 +169,7 @@ class Listing:
         names = {one.name for one in kept}
         return {
             "whole": True,
-            "files": [one.record() for one in kept],
+            **of_files(kept),
             "begins": begins,
             "seen": sorted(self.seen - names - absent.keys() - forgotten),
             "absent": {

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from rekindle.model.errors import (
     first_line,
 )
 from rekindle.model.topology import PARALLELISM_MAX
-from rekindle_spark.connectors import file_folders, file_rows
+from rekindle_spark.connectors import file_folders, file_listing, file_rows
 from rekindle_spark.connectors.file_folders import FileFolder, Found, LocalFolder
 from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
 from rekindle_spark.connectors.file_rows import CSV, FORMATS, PARQUET, FileContents, FileForm
@@ -283,7 +283,7 @@ class FileSource:
             return self._nothing(), _rejects(path, {-1: (one.error, None)})
         if one.error:
             return self._nothing(), _no_rejects()
-        found = file_rows.piece(self._folder, one.name, one.version, self._form, one.contents, rows)
+        found = file_rows.piece(self._folder, one.name, one.marked, self._form, one.contents, rows)
         table, count = found.rows, len(found.numbers)
         own = {
             "file_path": lambda: pa.repeat(pa.scalar(path), count),
@@ -392,8 +392,8 @@ class _Asking:
         counted = self._counted(sorted(settled, key=source._key))
         self.has_more = len(counted) < len(settled)
         known = [(one, found) for one, found in counted if found is not None]
-        files = [one.record() for one in self._dealt(known)]
-        return not files or self.log.add_record({"files": files})
+        files = self._dealt(known)
+        return not files or self.log.add_record(file_listing.of_files(files))
 
     def _has_settled(self, one: Found, now: float) -> bool:
         version, since = self.settling.get(one.name, ("", now))
@@ -411,21 +411,23 @@ class _Asking:
         with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
             while len(found) < len(files) and (not found or time.monotonic() < until):
                 some = files[len(found) : len(found) + COUNTED_TOGETHER]
-                found += zip(some, pool.map(self._contents, some), strict=True)
+                found += pool.map(self._contents, some)
         return found
 
-    def _contents(self, one: Found) -> FileContents | None:
-        source = self.source
+    def _contents(self, one: Found) -> tuple[Found, FileContents | None]:
+        source, folder = self.source, self.source._folder
         try:
-            return file_rows.contents(
-                source._folder,
+            one = replace(one, digest=folder.digest(one.name, one.version))
+            found = file_rows.contents(
+                folder,
                 one.name,
-                one.version,
+                file_folders.marked(one.version, one.digest),
                 source._form,
                 lambda count: self._get_on(count, f"counts the rows of {one.name}"),
             )
         except DataLossError:
-            return None
+            return one, None
+        return one, found
 
     def _get_on(self, count: int, text: str) -> None:
         """So much was done of what takes long where there is much of it."""
@@ -526,7 +528,7 @@ def _listings(step: str) -> str:
 
 
 def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:
-    known = (found.rows, found.marks, found.columns, found.error)
+    known = (found.rows, found.marks, found.columns, found.error, one.digest)
     return ListedFile(one.name, one.bytes, one.version, one.modified, partition, begin, *known)
 
 

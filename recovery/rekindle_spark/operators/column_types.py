@@ -217,7 +217,7 @@ def _exact(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         for one, made in _leaves(*pair):
             if _is_cut(one, made):
                 raise ValueError(f"has a value that {made.type} would cut")
-            if _infinities(made) > _infinities(one):
+            if leaf_infinities(made) > leaf_infinities(one):
                 raise ValueError("has a number that is too large for its type")
     return pa.chunked_array(chunks, kind)
 
@@ -240,10 +240,10 @@ def misfit(given: pa.DataType, wanted: pa.DataType) -> str:
 def infinities(column: pa.ChunkedArray) -> int:
     """How many infinite numbers a column has."""
     leaves = (leaf for chunk in column.chunks for leaf, _ in _leaves(chunk, chunk))
-    return sum(_infinities(leaf) for leaf in leaves if kinds.is_floating(leaf.type))
+    return sum(leaf_infinities(leaf) for leaf in leaves if kinds.is_floating(leaf.type))
 
 
-def _infinities(array: pa.Array) -> int:
+def leaf_infinities(array: pa.Array | pa.ChunkedArray) -> int:
     """How many numbers of a leaf are infinite, or say so as texts."""
     if kinds.is_floating(array.type):
         return pc.sum(pc.is_inf(array)).as_py() or 0

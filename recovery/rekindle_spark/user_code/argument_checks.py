@@ -8,9 +8,9 @@ schema in `operators.arrow_columns`. Called by `steps`, `replay` and the operato
 import inspect
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import refuse as refuse
 
 # Names become folders and files, with suffixes, on whatever the nodes share.
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
@@ -76,8 +76,3 @@ def shown(value: object) -> str:
         return "a number beyond all limits"
     text = repr(value)
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[: SHOWN_LENGTH_MAX - 3]}..."
-
-
-def refuse(where: str, what: str, remedy: str) -> NoReturn:
-    """Raise the InputError."""
-    raise InputError(where=where, what=what, remedy=remedy)

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes import client
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "chart"))
 
-from chart_commands import NAMESPACE, RELEASE, Helm
+from chart_commands import NAMESPACE, RELEASE, ROOT, Helm
 
 from testbed.control_plane import ControlPlane
+from testbed.foreign_crds import install
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +31,9 @@ def renderer(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane) -> Iterator[client.ApiClient]:
-    """An administrator's client, of a cluster with the release's namespace and nothing in it."""
+    """An administrator's client, of a cluster with the release's namespace and nothing in it, that
+    serves our kinds: who installs the chart here asks for no change of definitions, during which
+    the API server ends requests. `test_chart_lifecycle` installs it on a bare one."""
     control_plane.restore()
     with control_plane.api_client() as api_client:
         core: Any = client.CoreV1Api(api_client)
@@ -38,6 +42,8 @@ def cluster(control_plane: ControlPlane) -> Iterator[client.ApiClient]:
             core.create_namespace({"metadata": {"name": NAMESPACE}})
         core.delete_collection_namespaced_secret(NAMESPACE)
         leases.delete_collection_namespaced_lease(NAMESPACE)
+        ours = (ROOT / "crds").glob("*.yaml")
+        install(api_client, [yaml.safe_load(file.read_text()) for file in ours])
         yield api_client
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import loud_skips
 import pytest
-import yaml
-from chart_commands import EVERYTHING, ROOT, Helm
+from chart_commands import EVERYTHING, Helm
 from chart_definitions import foreign_definitions
 from kubernetes import client
 
@@ -22,13 +21,12 @@ NAMESPACES = ("capi", "flights")
 
 @pytest.fixture(scope="module")
 def definitions(cluster: client.ApiClient) -> Iterator[None]:
-    """Ours and those of others, and the namespaces that some objects go to."""
-    ours = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
+    """Those of others beside ours, and the namespaces that some objects go to."""
     try:
         others = [*foreign_definitions()]
     except RekindleError as error:
         loud_skips.skip(error)
-    install(cluster, [*ours, *others])
+    install(cluster, others)
     core: Any = client.CoreV1Api(cluster)
     for name in NAMESPACES:
         core.create_namespace({"metadata": {"name": name}})

@@ -31,6 +31,7 @@ class Provider:
 
     gone: frozenset[str] = frozenset()
     driver: bool = False
+    there: frozenset[Place] = frozenset()
     trouble: str = ""
     looking: Exception | None = None
     located: dict[str, str] = field(default_factory=dict)
@@ -62,6 +63,9 @@ class Provider:
     def domains(self, place: Place) -> Mapping[str, str]:
         del place
         return self.located
+
+    def exists(self, place: Place) -> bool:
+        return place in self.there
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         del place, heartbeat, generation

@@ -13,11 +13,14 @@ from rekindle_zookeeper import Conflict, StoreUnreachable
 
 @dataclass(eq=False)
 class SharedStore:
-    """What several connections have in common; `reads` counts the reads of each record."""
+    """What several connections have in common; `reads` counts the reads of each record. `written`
+    has when each was written, by the clock `now`."""
 
     store: simulated_store.SimulatedStore = field(default_factory=simulated_store.SimulatedStore)
     reads: dict[str, int] = field(default_factory=dict)
     candidates: list["ElectionInMemory"] = field(default_factory=list)
+    now: float = 0.0
+    written: dict[str, float] = field(default_factory=dict)
 
     def connect(self) -> "ConnectionInMemory":
         connection = ConnectionInMemory(self)
@@ -88,6 +91,10 @@ class ConnectionInMemory:
         self.fired.discard(path)
         return sorted({name.partition("/")[0] for name in self.shared.store.children(path)})
 
+    def written_at(self, paths: Sequence[str]) -> float:
+        self._answer()
+        return max((self.shared.written.get(path, 0.0) for path in paths), default=0.0)
+
     def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
         del ephemeral
         self.transact({}, {path: data})
@@ -100,6 +107,7 @@ class ConnectionInMemory:
             self.shared.store.transact(expected, writes, None)
         except simulated_store.SimulatedConflict as error:
             raise Conflict(*error.args) from error
+        self.shared.written |= dict.fromkeys(writes, self.shared.now)
         if self.answer_lost:
             self.answer_lost = False
             raise unreachable()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rekindle.model.errors import DamagedError, RunError
@@ -52,3 +54,12 @@ def test_a_store_that_is_away_is_no_damage(store: Files, tmp_path: Path) -> None
     (tmp_path / "store").rename(tmp_path / "away")
     with pytest.raises(OSError, match="the store is away"):
         checksummed_file.load(store, NAME, 1)
+
+
+def test_rows_of_an_earlier_version_with_another_name_of_a_column_are_damage() -> None:
+    written = pa.BufferOutputStream()
+    pq.write_table(pa.table({"key": [1], "n": [2]}), written)
+    data = written.getvalue().to_pybytes()
+    assert checksummed_file.check_rows("rows", data).column_names == ["key", "n"]
+    with pytest.raises(DamagedError, match=r"has columns \['hgy', 'n'\], and was written with"):
+        checksummed_file.check_rows("rows", data.replace(b"key", b"hgy"))

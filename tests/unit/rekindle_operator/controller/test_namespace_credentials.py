@@ -18,6 +18,7 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.api_client import ApiRefused
 from rekindle_operator.controller.namespace_credentials import (
     AGAIN_SECONDS,
+    CONVERT_SECONDS,
     RETRY_SECONDS,
     CredentialSettings,
     NamespaceCredentials,
@@ -73,6 +74,9 @@ class Rights:
 
     def dismiss(self, namespace: str) -> None:
         self.done.append(f"dismiss {namespace}")
+
+    def clear(self, namespace: str) -> None:
+        self.done.append(f"clear {namespace}")
 
     def forget(self) -> None:
         self.done.append("forget")
@@ -221,10 +225,12 @@ def test_what_an_earlier_release_left_is_secured_once(world: World) -> None:
     for place in (FLIGHTS, Place("gone", "app"), Place("team-b", "odd name")):
         world.connection.put(place.path(store_paths.PROGRESS), b"p")
     world.turn(0.0)
-    assert world.rights.done[1:] == ["dismiss gone", "hold team-a", "hold team-b"]
+    assert world.rights.done[1:] == ["dismiss gone", "clear gone", "hold team-a", "hold team-b"]
     assert world.rights.secured == [(Place("gone", "app"), ""), (FLIGHTS, "")]
     world.turn(10.0)
     assert len(world.rights.secured) == 2
+    world.turn(CONVERT_SECONDS)
+    assert world.rights.done.count("clear gone") == 2, "its applications may have gone meanwhile"
 
 
 def test_trouble_is_said_once_and_tried_again(world: World) -> None:

@@ -1,14 +1,19 @@
-"""Folders with entries that cannot be looked at: which file it is, and what becomes of it."""
+"""Folders with files that cannot be looked at, or are others than before: which, and what then."""
 
 import errno
+import hashlib
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from file_inputs import ends, everything, lines, source, values, write
+from file_inputs import ends, everything, form_of, lines, on_a_node, source, values, write
 
-from rekindle.model.errors import InputError, RunError, SourceAwayError
+from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
+from rekindle_spark.connectors import file_folders, file_listing, file_rows
+from rekindle_spark.connectors.file_listing import Listing
 from rekindle_spark.connectors.file_source import FileSource
 
 
@@ -81,3 +86,70 @@ def test_columns_that_cannot_be_found_out_are_refused_with_the_file(
     (inputs / "a").unlink()
     with pytest.raises(InputError, match="have none that says which columns there are"):
         FileSource(inputs, "parquet", event_time="at")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("in_place", [False, True], ids=["by another file", "in its place"])
+def test_a_file_of_equal_size_and_time_is_another_one_by_what_it_holds(
+    in_place: bool, suffix: str, inputs: Path, tmp_path: Path
+) -> None:
+    name, other = f"a.{suffix}", tmp_path / f"other.{suffix}"
+    write(suffix, inputs / name, range(10, 17))
+    found = source(inputs, form_of(suffix))
+    assert ends(found) == {"0": (0, 7)}
+    assert values(on_a_node(found).read("0", 0, 7)) == [*range(10, 17)]
+    copy = tmp_path / "copy"
+    shutil.copy2(inputs / name, copy)
+    before = (inputs / name).stat()
+    for begin in range(20, 90):  # Parquet packs some of them better
+        write(suffix, other, range(begin, begin + 7))
+        if other.stat().st_size == before.st_size:
+            break
+    assert other.stat().st_size == before.st_size
+    if in_place:
+        (inputs / name).write_bytes(other.read_bytes())
+    else:
+        other.replace(inputs / name)
+    os.utime(inputs / name, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file_rows._readers.idle.clear()  # as on a node that has not read it
+    with pytest.raises(DataLossError, match="replaced or changed, and its rows are logged"):
+        on_a_node(found).read("0", 0, 7)
+    # a copy has another inode and another time of its change of state
+    copy.replace(inputs / name)
+    assert values(on_a_node(found).read("0", 0, 7)) == [*range(10, 17)]
+    assert values(source(inputs, form_of(suffix)).read("0", 0, 7)) == [*range(10, 17)]
+
+
+def test_a_digest_is_of_both_ends_and_kept_by_a_record_that_is_whole(inputs: Path) -> None:
+    data = os.urandom(300_000)
+    (inputs / "a").write_bytes(data)
+    folder = file_folders.at(str(inputs))
+    (one,) = folder.found(recursive=True)
+    ends_of_it = data[: 1 << 16] + data[-(1 << 16) :]
+    digest = hashlib.blake2b(ends_of_it, digest_size=16).hexdigest()
+    assert folder.digest("a", one.version) == digest
+    with folder.open("a", file_folders.marked(one.version, digest)) as file:
+        assert file.read() == data
+    listed = file_listing.ListedFile("a", 300_000, one.version, 0, "0", 0, 5, digest=digest)
+    old = replace(listed, name="b", begin=5, digest="")
+    written, again = Listing(), Listing()
+    written.take_in(1, file_listing.of_files([listed, old]))
+    again.take_in(2, written.whole({}, {}, set()))
+    assert again.files == written.files == {"0": [listed, old]}
+    assert "digest" not in listed.record(), "a release before would not read the file's record"
+
+
+def test_files_that_a_release_without_digests_has_listed_are_read_by_size_and_time(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("json", inputs / "a", range(3))
+    with monkeypatch.context() as before:
+        before.setattr(file_folders.LocalFolder, "digest", lambda *_: "")
+        found = source(inputs)
+        assert ends(found) == {"0": (0, 3)}
+    (record,) = (inputs.parent / "store" / "listings").rglob("1.json")
+    assert b"digest" not in record.read_bytes()
+    write("json", inputs / "b", range(3, 5))
+    again = source(inputs)
+    assert ends(again) == {"0": (0, 5)}
+    assert values(on_a_node(again).read("0", 0, 5)) == [*range(5)]
