@@ -1,9 +1,12 @@
 """The processes of cluster and driver: their temporary files, and that none outlives its owner."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -92,6 +95,36 @@ def test_a_driver_keeps_its_temporary_files_in_its_directory_and_its_end_removes
     assert f"-Djava.io.tmpdir={driver.temporary}\n" in said
     driver.end()
     assert not driver.temporary.exists()
+
+
+# Takes no notice of SIGTERM, and says that it came.
+DEAF = "trap 'echo asked' TERM; echo ready; while :; do sleep 60; done"
+
+
+def test_ctrl_c_while_a_driver_ends_leaves_nothing_of_it(tmp_path: Path) -> None:
+    driver = DriverProcess(tmp_path)
+    driver.launch(["/bin/sh", "-c", DEAF], {})
+
+    def has_said(word: str) -> bool:
+        return process_sets.await_condition(
+            lambda: word in driver.log.read_text(), limit_seconds=15.0
+        )
+
+    def interrupt() -> None:
+        has_said("asked")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert has_said("ready")
+    user = threading.Thread(target=interrupt)
+    user.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            driver.end()
+        assert driver.processes == ()
+        assert not driver.temporary.exists()
+    finally:
+        driver.kill()
+        user.join()
 
 
 def test_a_line_that_a_killed_driver_left_torn_is_no_event(tmp_path: Path) -> None:
