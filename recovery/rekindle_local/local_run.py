@@ -38,7 +38,8 @@ from rekindle_cli.run_view import RunDisplay
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.local_provisioning import Provisioning
-from rekindle_local.spark_cluster import LocalCluster
+from rekindle_local.port_reservation import hold_port
+from rekindle_local.spark_cluster import MASTER_HOST, LocalCluster
 from rekindle_spark.executor import memory_gauge
 from rekindle_spark.spark import jvm_build
 from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
@@ -49,6 +50,8 @@ POLL_SECONDS = 0.1
 EXECUTOR_MEGABYTES = 512
 # What a node and everything beside the nodes take, measured with pipelines of a few small states.
 NODE_MEBIBYTES, OTHERS_MEBIBYTES = 900, 1_600
+# Ports of the loopback host that a node and everything beside the nodes may hold at once.
+NODE_PORTS, OTHERS_PORTS = 8, 32
 # A host that may use less has no room for states.
 HOST_MEBIBYTES_MIN = 256.0
 # A node that was killed comes back like one that a cloud brings.
@@ -63,6 +66,7 @@ def perform(request: LocalRequest, view: RunDisplay) -> None:
     Raises `InputError` before anything is started, `RunError` when the run fails.
     """
     check_memory(request.nodes)
+    check_ports(request.nodes)
     with held(request.store):
         _perform(request, view)
 
@@ -132,6 +136,23 @@ def check_memory(nodes: int) -> None:
             what=f"needs about {needed / 1024:.1f} GiB of memory, and {free / 1024:.1f} are free",
             remedy=remedy,
         )
+
+
+def check_ports(nodes: int) -> None:
+    """Refuse more nodes than this machine has free ports for: daemons without one look for others
+    until their time is over."""
+    needed = OTHERS_PORTS + nodes * NODE_PORTS
+    with ExitStack() as ports:
+        for number in range(needed):
+            try:
+                ports.enter_context(hold_port(MASTER_HOST))
+            except OSError as error:
+                raise InputError(
+                    where=MASTER_HOST,
+                    what=f"{number} ports are free, about {needed} are needed ({error.strerror})",
+                    remedy="end what holds ports, set the loopback interface up, or widen "
+                    "/proc/sys/net/ipv4/ip_local_port_range",
+                ) from error
 
 
 def free_mebibytes() -> float | None:

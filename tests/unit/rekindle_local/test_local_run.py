@@ -143,6 +143,22 @@ def test_more_nodes_than_memory_holds_are_refused_with_how_many_it_does(
         local_run.check_memory(40)
 
 
+def test_a_run_without_ports_for_its_nodes_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    local_run.check_ports(4)
+    free = [socket.socket() for _ in range(20)]
+
+    def hold_port(_: str) -> socket.socket:
+        if not free:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        return free.pop()
+
+    monkeypatch.setattr(local_run, "hold_port", hold_port)
+    with pytest.raises(InputError, match=r"^127\.0\.0\.1: 20 ports are free, about 48 are needed"):
+        local_run.check_ports(2)
+
+
 def test_a_machine_has_no_more_memory_than_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_gauge, "container_bytes", lambda: 3 << 30)
     assert local_run.free_mebibytes() == 3_072.0
