@@ -52,6 +52,8 @@ EXECUTOR_MEGABYTES = 512
 NODE_MEBIBYTES, OTHERS_MEBIBYTES = 900, 1_600
 # Ports of the loopback host that a node and everything beside the nodes may hold at once.
 NODE_PORTS, OTHERS_PORTS = 8, 32
+# For logs, shuffle files and libraries that are unpacked; they are gone when the run ends.
+TEMPORARY_MEBIBYTES = 200
 # A host that may use less has no room for states.
 HOST_MEBIBYTES_MIN = 256.0
 # A node that was killed comes back like one that a cloud brings.
@@ -67,6 +69,7 @@ def perform(request: LocalRequest, view: RunDisplay) -> None:
     """
     check_memory(request.nodes)
     check_ports(request.nodes)
+    check_temporary()
     with held(request.store):
         _perform(request, view)
 
@@ -153,6 +156,18 @@ def check_ports(nodes: int) -> None:
                     remedy="end what holds ports, set the loopback interface up, or widen "
                     "/proc/sys/net/ipv4/ip_local_port_range",
                 ) from error
+
+
+def check_temporary() -> None:
+    """Refuse a folder for temporary files that is nearly full: what starts there would wait."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free >> 20
+    if free < TEMPORARY_MEBIBYTES:
+        raise InputError(
+            where=f"temporary folder {folder}",
+            what=f"has {free} MiB of room, and a run needs about {TEMPORARY_MEBIBYTES}",
+            remedy="make room there, or let TMPDIR name another folder",
+        )
 
 
 def free_mebibytes() -> float | None:

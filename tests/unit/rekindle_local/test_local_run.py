@@ -1,7 +1,9 @@
 """`rekindle run --local` and its options, and masters that do not answer."""
 
 import errno
+import shutil
 import socket
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +159,22 @@ def test_a_run_without_ports_for_its_nodes_is_refused_before_anything_starts(
     monkeypatch.setattr(local_run, "hold_port", hold_port)
     with pytest.raises(InputError, match=r"^127\.0\.0\.1: 20 ports are free, about 48 are needed"):
         local_run.check_ports(2)
+
+
+def test_a_full_folder_for_temporary_files_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    room = SimpleNamespace(free=199 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", {str(tmp_path): room}.__getitem__)
+    with pytest.raises(InputError) as caught:
+        local_run.check_temporary()
+    assert str(caught.value) == (
+        f"temporary folder {tmp_path}: has 199 MiB of room, and a run needs about 200; make room "
+        "there, or let TMPDIR name another folder"
+    )
+    room.free <<= 1
+    local_run.check_temporary()
 
 
 def test_a_machine_has_no_more_memory_than_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
