@@ -153,8 +153,7 @@ def check_ports(nodes: int) -> None:
                 raise InputError(
                     where=MASTER_HOST,
                     what=f"{number} ports are free, about {needed} are needed ({error.strerror})",
-                    remedy="end what holds ports, set the loopback interface up, or widen "
-                    "/proc/sys/net/ipv4/ip_local_port_range",
+                    remedy="end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range",
                 ) from error
 
 
