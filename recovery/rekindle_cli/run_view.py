@@ -78,6 +78,10 @@ SENTENCES = {
 class RunDisplay(Protocol):
     """Shows a run to whoever started it."""
 
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """The queries that have stopped, each with the reason."""
+
     def start(self) -> None:
         """Begin to show."""
 
@@ -111,11 +115,15 @@ def make(nodes_expected: int, output: str, *, as_json: bool) -> RunDisplay:
 class JsonView:
     """Passes events on, a JSON object a line; sentences go to standard error."""
 
+    stopped: dict[str, str] = field(default_factory=dict)
+
     def start(self) -> None:
         """Begin to show."""
 
     def show(self, record: Mapping[str, Any]) -> None:
         """Print one event."""
+        if record["kind"] == "query-stopped":
+            self.stopped[record["query"]] = record["text"]
         print(json.dumps(record), flush=True)
 
     def say(self, text: str) -> None:
@@ -273,7 +281,7 @@ class RunView:
 
     def _on_recovered(self, _: Mapping[str, Any]) -> None:
         self.state = "running"
-        self.say("all queries are running")
+        self.say("all other queries are running" if self.stopped else "all queries are running")
 
     def _on_query_stopped(self, record: Mapping[str, Any]) -> None:
         is_known = record["query"] in self.stopped  # another partition of it
@@ -390,7 +398,8 @@ class RunView:
         return at + time.monotonic() - taken_in - min(reached.values())
 
     def _line(self) -> str:
-        lags = [lag for query in self._reached if (lag := self._lag_seconds(query)) is not None]
+        reached = [self._lag_seconds(one) for one in self._reached if one not in self.stopped]
+        lags = [lag for lag in reached if lag is not None]
         worst = f", lag at most {max(lags):.1f} s" if lags else ""
         if not self._rates:
             return self._start_line()
@@ -522,7 +531,15 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: RunDisplay) -
 
 
 def ask_to_end(request_end: Callable[[], None], view: RunDisplay) -> None:
-    """Ask for an orderly end, and say so, or why it cannot be asked for: a store may be away."""
+    """Ask for an orderly end, and say so, or why it cannot be asked for: a store may be away, and a
+    savepoint has the states of all queries."""
+    if view.stopped:
+        stopped = ", ".join(sorted(view.stopped))
+        view.say(
+            f"no savepoint can be taken, for {stopped} stopped; press Ctrl-C again to end at once: "
+            "the run goes on from its newest checkpoint when it starts again"
+        )
+        return
     try:
         request_end()
     except (OSError, RekindleError) as error:

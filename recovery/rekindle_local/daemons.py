@@ -19,6 +19,9 @@ from rekindle_local.process_reaper import ProcessReaper
 
 START_SECONDS_MAX = 120.0
 KILL_SECONDS_MAX = 30.0
+# A line of a log in which Java says what has gone wrong; the last one has the first cause.
+_CAUSE = re.compile(r"^(?:Caused by: )?((?:\w+\.)+\w*(?:Exception|Error)\b.*)$", re.MULTILINE)
+CAUSE_SIGNS_MAX = 200
 
 
 class DaemonGroup(ABC):
@@ -104,6 +107,8 @@ class Daemon:
             return match
         code = leader.poll()
         end = f"not up within {START_SECONDS_MAX:.0f} s" if code is None else f"exit code {code}"
+        if causes := _CAUSE.findall(self.log.read_text(errors="replace")):
+            end += f", {causes[-1][:CAUSE_SIGNS_MAX]}"
         raise (TimeLimitError if code is None else RunError)(
             where=str(self.log), what=f"{self.name} did not start: {end}", remedy="read this log"
         )

@@ -10,6 +10,7 @@ are gone at the end. `rekindle_cli.commands.run` finds this by an entry point.
 """
 
 import errno
+import math
 import os
 import random
 import re
@@ -37,7 +38,9 @@ from rekindle_cli.run_view import RunDisplay
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.local_provisioning import Provisioning
-from rekindle_local.spark_cluster import LocalCluster
+from rekindle_local.port_reservation import hold_port
+from rekindle_local.spark_cluster import MASTER_HOST, LocalCluster
+from rekindle_spark.executor import memory_gauge
 from rekindle_spark.spark import jvm_build
 from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
 from rekindle_spark.user_code import print_forwarding
@@ -47,6 +50,12 @@ POLL_SECONDS = 0.1
 EXECUTOR_MEGABYTES = 512
 # What a node and everything beside the nodes take, measured with pipelines of a few small states.
 NODE_MEBIBYTES, OTHERS_MEBIBYTES = 900, 1_600
+# Ports of the loopback host that a node and everything beside the nodes may hold at once.
+NODE_PORTS, OTHERS_PORTS = 8, 32
+# For logs, shuffle files and libraries that are unpacked; they are gone when the run ends.
+TEMPORARY_MEBIBYTES = 200
+# A host that may use less has no room for states.
+HOST_MEBIBYTES_MIN = 256.0
 # A node that was killed comes back like one that a cloud brings.
 FIRST_SECONDS, EVERY_SECONDS = 8.0, 5.0
 # What the coordinator says and the driver does not.
@@ -59,6 +68,8 @@ def perform(request: LocalRequest, view: RunDisplay) -> None:
     Raises `InputError` before anything is started, `RunError` when the run fails.
     """
     check_memory(request.nodes)
+    check_ports(request.nodes)
+    check_temporary()
     with held(request.store):
         _perform(request, view)
 
@@ -130,14 +141,60 @@ def check_memory(nodes: int) -> None:
         )
 
 
+def check_ports(nodes: int) -> None:
+    """Refuse more nodes than this machine has free ports for: daemons without one look for others
+    until their time is over."""
+    needed = OTHERS_PORTS + nodes * NODE_PORTS
+    with ExitStack() as ports:
+        for number in range(needed):
+            try:
+                ports.enter_context(hold_port(MASTER_HOST))
+            except OSError as error:
+                raise InputError(
+                    where=MASTER_HOST,
+                    what=f"{number} ports are free, about {needed} are needed ({error.strerror})",
+                    remedy="end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range",
+                ) from error
+
+
+def check_temporary() -> None:
+    """Refuse a folder for temporary files that is nearly full: what starts there would wait."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free >> 20
+    if free < TEMPORARY_MEBIBYTES:
+        raise InputError(
+            where=f"temporary folder {folder}",
+            what=f"has {free} MiB of room, and a run needs about {TEMPORARY_MEBIBYTES}",
+            remedy="make room there, or let TMPDIR name another folder",
+        )
+
+
 def free_mebibytes() -> float | None:
-    """Return the memory that processes may still take; None where the kernel does not say."""
+    """Return the memory that processes may still take, at most the container's limit; None where
+    the kernel does not say."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) / 1024 if found else None
+    if found is None:
+        return None
+    limit = memory_gauge.container_bytes()
+    return min(int(found[1]) / 1024, math.inf if limit is None else limit / 2**20)
+
+
+def host_mebibytes(nodes: int) -> float | None:
+    """Return the memory budget of each host where the user sets none; None where the free memory
+    is not known.
+
+    No container limits a host of this machine by itself, so without a budget a function that
+    hoards would take all there is. It is ended at a multiple of the budget: one at a time fits.
+    """
+    free = free_mebibytes()
+    if free is None:
+        return None
+    rest = free - OTHERS_MEBIBYTES - nodes * NODE_MEBIBYTES
+    return max(HOST_MEBIBYTES_MIN, rest / max(nodes, memory_gauge.SHARE_OF_SETTING))
 
 
 @dataclass(slots=True)
@@ -303,14 +360,18 @@ def _provisioning(
 def _settings_file(request: LocalRequest, directory: Path) -> Path:
     """Write the settings with which the driver runs: the user's, and the size of this cluster.
 
-    Where the user says nothing, a node has its share of this machine's CPU.
+    Where the user says nothing, a node has its share of this machine's CPU and free memory.
     """
     said: dict[str, Any] = {}
     if request.settings is not None:
         said = yaml.safe_load(request.settings.read_text(encoding="utf-8")) or {}
     share = 100.0 * (os.cpu_count() or 1) / request.nodes
-    runtime = {"node_cpu_percent": max(1.0, share), **(said.get("runtime") or {})}
-    runtime["nodes_expected"] = request.nodes
+    runtime = {
+        "node_cpu_percent": max(1.0, share),
+        "host_memory_mib_max": host_mebibytes(request.nodes),
+        **(said.get("runtime") or {}),
+        "nodes_expected": request.nodes,
+    }
     path = directory / "settings.yaml"
     path.write_text(yaml.safe_dump({"version": 1, **said, "runtime": runtime}, sort_keys=False))
     return path

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-from rekindle.model.errors import InputError
+from rekindle.model.errors import InputError, RunError
 from rekindle_store import store_errors
 from rekindle_store.local_files import LocalFiles
 from rekindle_store.transfers import Moved, unwatched
@@ -34,6 +34,8 @@ PLACES = "name a folder, s3://BUCKET/PREFIX or hdfs://HOST:PORT/FOLDER"
 # What URLs, or object stores, give a meaning of their own.
 MISREAD = re.compile(r"[?#%\\^{}\[\]`\"<>|*~\s\x00-\x1f\x7f]")
 PLACES_CACHED_MAX = 16
+# What the first records of a run take, and its first checkpoint of small states.
+ROOM_BYTES = 1 << 20
 # A folder with this one in it is a store. In one that is to become a store there may be what a
 # driver or a person has put there before, and what storage systems have anywhere.
 GENERATIONS = "generations"
@@ -173,6 +175,27 @@ def check(place: str | Path) -> None:
         raise store_errors.unwritable(place, error, is_local=local is not None) from error
 
 
+def check_room(place: str | Path) -> None:
+    """See that a store that is a folder has room for the first records of a run, and leave nothing
+    there. A driver waits for room; who starts one by hand had better know.
+
+    Raises RunError where it has none.
+    """
+    local = folder(place)
+    if local is None:
+        return
+    try:
+        with tempfile.TemporaryFile(dir=_nearest(local)) as probe:
+            probe.write(bytes(ROOM_BYTES))
+            probe.flush()
+    except OSError as error:
+        raise RunError(
+            where=f"checkpoint store {place}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="make room there, or name another place with --store",
+        ) from error
+
+
 @lru_cache(maxsize=PLACES_CACHED_MAX)
 def _at(place: str) -> Files:
     # A host asks for each file of each partition, and to resolve a path takes a tenth of all that
@@ -213,9 +236,15 @@ def _check_owned(folder: Path) -> None:
         )
 
 
-def _write_nothing(folder: Path) -> None:
+def _nearest(folder: Path) -> Path:
+    """The folder, or the next one above that is there."""
     while not folder.exists():
         folder = folder.parent
+    return folder
+
+
+def _write_nothing(folder: Path) -> None:
+    folder = _nearest(folder)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".rekindle-probe-") as probe:
         link = Path(f"{probe.name}.link")
         try:

@@ -144,10 +144,11 @@ class ApplicationView:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a person should know."""
+    """Something that a person should know; `query` where it is of that one alone."""
 
     reason: Reason
     text: str
+    query: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +411,7 @@ def _notices(
         yield Notice(Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
     for query, whys in stopped_queries(state).items():
         for text in whys:
-            yield Notice(Reason.QUERY_STOPPED, f"{query} has stopped: {text}")
+            yield Notice(Reason.QUERY_STOPPED, f"{query} has stopped: {text}", query)
     progress = _progress(view)
     for partition, why in sorted(progress.suspected.items()) if progress else ():
         text = f"{partition} runs apart from all others: {why}."

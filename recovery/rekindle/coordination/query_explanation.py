@@ -66,7 +66,7 @@ def explain(
     found = application_status.of(view, now, clock=clock)
     query = _query(found, name)
     if query.phase is not Phase.WAITING:
-        sentences = (_phase(query), *_goal(query), *_notices(found))
+        sentences = (_phase(query), *_goal(query), *_notices(found, query))
         return Explanation(found.application, query, sentences)
     state = application_status.case_of(view, now, clock=clock).state
     assert state is not None
@@ -95,7 +95,7 @@ def explain(
         *_sentences(explanation, found, state, step),
         _remedy(explanation, state, now, clock),
         *_goal(query),
-        *_notices(found, step),
+        *_notices(found, query, step),
     )
     return replace(explanation, sentences=sentences)
 
@@ -128,10 +128,13 @@ def near(name: str, known: list[str]) -> str:
     return named(tuple(close or sorted(known)))
 
 
-def _notices(found: ApplicationStatus, step: PlanPreview | None = None) -> Iterator[str]:
-    """What is wrong, but for what is said of the next plan anyway."""
+def _notices(
+    found: ApplicationStatus, query: QueryProgress, step: PlanPreview | None = None
+) -> Iterator[str]:
+    """What is wrong, but for what is said of the next plan anyway, and for other queries' ends."""
     for notice in found.notices:
-        if step is None or notice.reason is not step.reason:
+        is_of_others = notice.query not in (None, query.name)
+        if not is_of_others and (step is None or notice.reason is not step.reason):
             yield f"{notice.text} ({notice.reason})"
 
 

@@ -354,6 +354,9 @@ def _run_locally(request: LocalRequest, checking: _Checking, *, as_json: bool) -
     checking.load(request.store, wanted)
     perform = local_request.performer()
     from rekindle_cli import run_view
+    from rekindle_store import store_files
+
+    store_files.check_room(request.store)
 
     view = run_view.make(request.nodes, request.store, as_json=as_json)
     _say_if_it_ends(request.store, view)

@@ -169,16 +169,19 @@ class DriverProcess:
         self.process.wait()
 
     def end(self) -> None:
-        """End it whatever state it is in, and remove its temporary files."""
-        if self.process is not None and self.process.poll() is None:
-            self._signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=10)
-        self.kill()
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        """End it whatever state it is in, and remove its temporary files; at once where Ctrl-C
+        interrupts the wait for an orderly end."""
+        try:
+            if self.process is not None and self.process.poll() is None:
+                self._signal(signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=10)
+        finally:
+            self.kill()
+            if self._watcher is not None:
+                self._watcher.close()
+                self._watcher = None
+            shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _signal(self, number: int) -> None:
         if self.process is None:

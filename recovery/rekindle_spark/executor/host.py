@@ -60,7 +60,7 @@ from rekindle_spark.executor.source_reading import RowsRead
 from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.unbounded_source import prefetch
-from rekindle_spark.user_code import print_forwarding, watchdog
+from rekindle_spark.user_code import code_locations, print_forwarding, watchdog
 from rekindle_store import store_files
 
 # Objects between collections, then collections of each generation between those of the next: rows
@@ -389,6 +389,7 @@ def main() -> None:
     path, jvm, note = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     last = watchdog.suspected(watchdog.read_all(bytes.fromhex(sys.argv[4])))
     memory_gauge.share_arena()
+    code_locations.keep_folder()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
     notes = watchdog.mapped(note, FILE_BYTES)

@@ -47,7 +47,8 @@ from rekindle_spark.executor.partition import (
     PartitionWork,
 )
 from rekindle_spark.pipeline.program import Program
-from rekindle_spark.user_code import print_forwarding, watchdog
+from rekindle_spark.pipeline.steps import Step
+from rekindle_spark.user_code import code_locations, print_forwarding, watchdog
 from rekindle_spark.user_code.watchdog import Watchdog
 
 SIZE = struct.Struct(">q")
@@ -252,8 +253,13 @@ def following(
 
 
 def _has_letters(program: Program, number: int, step: str) -> bool:
+    return any(one.dead_letters for one in _steps(program, number) if one.name == step)
+
+
+def _steps(program: Program, number: int) -> tuple[Step, ...]:
+    """The steps of a partition's chain."""
     chain = program.owner[number]
-    return any(one.dead_letters for one in (chain.root, *chain.steps) if one.name == step)
+    return (chain.root, *chain.steps)
 
 
 def _fault(program: Program, trial: SandboxTrial, reply: Reply) -> StepError:
@@ -261,9 +267,11 @@ def _fault(program: Program, trial: SandboxTrial, reply: Reply) -> StepError:
     noted = watchdog.read(reply.note)
     step = program.owner[number].name if noted is None or not noted.step else noted.step
     how, name = watchdog.described(reply.exit_code, noted), program.partition_names[number]
+    functions = [one.function for one in _steps(program, number) if one.name == step]
+    places = [f", in {place}" for one in functions if (place := code_locations.defined_at(one))]
     return StepError(
         where=f"step {step}",
-        what=f"{how}, at epoch {epoch} of {name}",
+        what=f"{how}, at epoch {epoch} of {name}{''.join(places)}",
         remedy="mend the step's function and start again: committed output stays",
     )
 
@@ -279,6 +287,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what functions print goes where the host's does
     print_forwarding.close_input()
+    code_locations.keep_folder()
     # on a machine that runs out of memory the kernel ends trials first
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

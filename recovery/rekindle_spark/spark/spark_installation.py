@@ -5,6 +5,7 @@ starts Spark: Spark itself only reports that its gateway has ended, and names ne
 of JAVA_HOME, then of PATH, as Spark looks for it; the local cluster uses it for its own processes.
 """
 
+import locale
 import os
 import re
 import shutil
@@ -21,14 +22,22 @@ JAVA_SECONDS_MAX = 60.0
 
 
 def check(spark_home: str | None) -> None:
-    """Refuse a machine on which Spark cannot start.
+    """Refuse a machine on which Spark cannot start, and see that Java reads paths there.
 
     `spark_home` is the value of SPARK_HOME, None where it does not count. Raises `InputError`.
     """
+    _have_utf8()
     check_pyspark()
     read_java_version(find_java())
     if spark_home:
         _check_home(spark_home)
+
+
+def _have_utf8() -> None:
+    """Have the processes that this one starts read paths as UTF-8. In a locale of another encoding,
+    such as C, Java opens no path with a sign beyond ASCII, and does not start in such a folder."""
+    if locale.nl_langinfo(locale.CODESET) != "UTF-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def check_pyspark() -> None:

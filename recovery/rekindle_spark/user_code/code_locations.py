@@ -10,7 +10,7 @@ import os
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import FunctionType, MethodType
@@ -54,6 +54,13 @@ def shown_file(file: str) -> str:
     except (OSError, ValueError):  # the current folder is gone
         return file
     return file if relative.startswith(os.pardir) else relative
+
+
+def keep_folder() -> None:
+    """From now on names of files begin in the folder that is current now, for the life of this
+    process: a user's function may change the current one."""
+    with suppress(OSError):  # it is gone
+        _folders[0] = os.getcwd()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ It names place and remedy; the exit code is 2, and nothing has been started.
 The last tests run the command as a process.
 """
 
+import locale
 import os
 import subprocess
 import sys
@@ -250,6 +251,19 @@ def test_a_pyspark_of_another_version_is_refused_by_all_that_use_it(
         f"pyspark in {packages}: is version 3.5.1, needed is 4.3; "
         "pip install 'pyspark==4.3.*', or use an environment with nothing but rekindle[spark]"
     )
+
+
+@pytest.mark.parametrize(
+    ("codeset", "wanted"),
+    [("ANSI_X3.4-1968", "C.UTF-8"), ("ISO-8859-1", "C.UTF-8"), ("UTF-8", "a")],
+)
+def test_spark_reads_paths_as_utf8_whatever_the_locale(
+    monkeypatch: pytest.MonkeyPatch, codeset: str, wanted: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", "a")
+    monkeypatch.setattr(locale, "nl_langinfo", lambda _: codeset)
+    spark_installation.check(None)
+    assert os.environ["LC_ALL"] == wanted
 
 
 def test_the_spark_that_is_needed_is_the_one_that_is_installed_with_us() -> None:

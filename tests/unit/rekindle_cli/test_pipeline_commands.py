@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,15 @@ def test_each_querys_first_rows_are_shown_the_most_important_first(
         "sums, priority 7: 3 rows, the first 2",
         "twice, priority 3: 5 rows, the first 2",
     ]
+    assert "1970-01-01 00:00:00   1970-01-01 00:00:10   3" in command.out
+
+
+def test_the_rows_of_a_test_are_whole_on_a_narrow_terminal(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    assert command("test", written(tmp_path), "--show", "2") == 0
     assert "1970-01-01 00:00:00   1970-01-01 00:00:10   3" in command.out
 
 

@@ -11,7 +11,7 @@ from rekindle_cli import run_view
 
 def test_what_was_asked_for_is_said() -> None:
     said: list[str] = []
-    view: Any = SimpleNamespace(say=said.append)
+    view: Any = SimpleNamespace(say=said.append, stopped={})
     asked: list[bool] = []
     run_view.ask_to_end(lambda: asked.append(True), view)
     assert asked == [True]
@@ -24,7 +24,7 @@ def test_what_was_asked_for_is_said() -> None:
 )
 def test_a_store_that_is_away_ends_no_thread_unseen(error: Exception) -> None:
     said: list[str] = []
-    view: Any = SimpleNamespace(say=said.append)
+    view: Any = SimpleNamespace(say=said.append, stopped={})
 
     def fail() -> None:
         raise error
@@ -33,3 +33,17 @@ def test_a_store_that_is_away_ends_no_thread_unseen(error: Exception) -> None:
     (line,) = said
     assert str(error) in line
     assert "press Ctrl-C again to end at once" in line
+
+
+@pytest.mark.parametrize("view", [run_view.JsonView(), run_view.RunView(1, "store")])
+def test_a_stopped_query_keeps_nobody_waiting_for_a_savepoint(
+    view: run_view.RunDisplay, capfd: pytest.CaptureFixture[str]
+) -> None:
+    view.show({"kind": "query-stopped", "query": "rides", "text": "step seen: raised"})
+    asked: list[bool] = []
+    run_view.ask_to_end(lambda: asked.append(True), view)
+    assert asked == []
+    shown = "".join(capfd.readouterr())
+    assert (
+        "no savepoint can be taken, for rides stopped; press Ctrl-C again to end at once" in shown
+    )

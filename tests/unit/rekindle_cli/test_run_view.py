@@ -146,6 +146,19 @@ def test_rows_that_are_left_out_are_told_once_with_how_to_see_them_and_counted()
     assert "Rows that became dead letters: parse 1,002." in seen.summary()
 
 
+def test_a_query_that_has_stopped_is_neither_running_nor_late() -> None:
+    seen, shown = view()
+    now = time.time()
+    seen.show({"kind": "cut", "at": now, "epoch": 1, "rows": 10, "cut_at": now - 60})
+    seen.show({"kind": "cut", "at": now, "epoch": 2, "rows": 10, "cut_at": now})
+    seen.show({"kind": "commit", "query": "low", "query_partition": "low/0", "epoch": 1})
+    seen.show({"kind": "commit", "query": "high", "query_partition": "high/0", "epoch": 2})
+    seen.show({"kind": "query-stopped", "query": "low", "query_partition": "low/0", "text": "why"})
+    seen.show({"kind": "recovered"})
+    assert shown.getvalue() == "low stopped: why\nall other queries are running\n"
+    assert "lag at most 0." in seen._line()
+
+
 def test_a_query_that_stops_in_several_partitions_is_told_once() -> None:
     seen, shown = view()
     for number in range(3):

@@ -1,15 +1,22 @@
 """The processes of cluster and driver: their temporary files, and that none outlives its owner."""
 
+import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from rekindle.model.errors import RunError
 from rekindle_local import cached_files, class_archives, process_sets, spark_distribution
+from rekindle_local.daemons import Daemon
 from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.process_reaper import ProcessReaper
 from rekindle_local.spark_cluster import LocalCluster
 
 FOLDER = "rekindle-abcdefghij"  # as HostFolder.java calls them
@@ -94,6 +101,36 @@ def test_a_driver_keeps_its_temporary_files_in_its_directory_and_its_end_removes
     assert not driver.temporary.exists()
 
 
+# Takes no notice of SIGTERM, and says that it came.
+DEAF = "trap 'echo asked' TERM; echo ready; while :; do sleep 60; done"
+
+
+def test_ctrl_c_while_a_driver_ends_leaves_nothing_of_it(tmp_path: Path) -> None:
+    driver = DriverProcess(tmp_path)
+    driver.launch(["/bin/sh", "-c", DEAF], {})
+
+    def has_said(word: str) -> bool:
+        return process_sets.await_condition(
+            lambda: word in driver.log.read_text(), limit_seconds=15.0
+        )
+
+    def interrupt() -> None:
+        has_said("asked")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert has_said("ready")
+    user = threading.Thread(target=interrupt)
+    user.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            driver.end()
+        assert driver.processes == ()
+        assert not driver.temporary.exists()
+    finally:
+        driver.kill()
+        user.join()
+
+
 def test_a_line_that_a_killed_driver_left_torn_is_no_event(tmp_path: Path) -> None:
     driver = DriverProcess(tmp_path)
     driver.events.write_text('{"kind": "cut"}\n{"kind": "com\n{"kind": "started"}\n{"ki')
@@ -117,4 +154,23 @@ def test_a_driver_ends_with_its_owner(tmp_path: Path) -> None:
     owner.stdout.close()
     assert process_sets.await_condition(
         lambda: not process_sets.session_processes(driver), limit_seconds=15.0
+    )
+
+
+def test_a_daemon_that_does_not_start_is_told_with_the_cause_in_its_log(tmp_path: Path) -> None:
+    said = (
+        "INFO Master: starting\njava.net.BindException: first\n\tat a.B.c(B.java:1)\n"
+        "Caused by: java.io.IOException: no port is free\n\t... 1 more"
+    )
+    daemon, watcher = Daemon("master", tmp_path, None), ProcessReaper((), tmp_path / "watcher.log")
+    daemon.launch(["/bin/sh", "-c", 'echo "$0"; exit 3', said], {}, watcher)
+    try:
+        with pytest.raises(RunError) as caught:
+            daemon.await_line(re.compile("ALIVE"))
+    finally:
+        daemon.bury(watcher)
+        watcher.close()
+    assert str(caught.value) == (
+        f"{tmp_path}/master-1.log: master did not start: exit code 3, "
+        "java.io.IOException: no port is free; read this log"
     )

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -205,4 +206,22 @@ def test_a_folder_whose_links_replace_files_is_refused(
 
 def test_a_folder_that_will_do_is_left_as_it_was(tmp_path: Path) -> None:
     store_files.check(tmp_path / "store/of/one")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_store_without_room_is_refused_and_nothing_is_left_in_it(tmp_path: Path) -> None:
+    store = tmp_path / "folder" / "store"
+    store_files.check_room(store)
+    store_files.check_room("s3://bucket/prefix")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(RunError) as caught:
+            store_files.check_room(store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value) == (
+        f"checkpoint store {store}: cannot be written (File too large); make room there, or name "
+        "another place with --store"
+    )
     assert [*tmp_path.iterdir()] == []

@@ -120,6 +120,7 @@ def test_a_query_that_has_stopped_is_explained_by_the_function_that_raises() -> 
         "0 of 1 query partitions are live.",
         "ranking has stopped: step tops: raised ValueError: bad, at epoch 7 (query-stopped)",
     )
+    assert "ranking" not in " ".join(desk.explain("busiest").sentences)
 
 
 def test_a_query_of_a_driver_that_is_gone_is_explained_by_that() -> None:

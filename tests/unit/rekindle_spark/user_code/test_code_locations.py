@@ -82,3 +82,14 @@ def test_a_file_below_the_current_folder_has_a_short_name(
     assert code_locations.shown_file(file) == file
     monkeypatch.chdir(tmp_path)
     assert code_locations.place(file, 7) == "folder/machines.py:7"
+
+
+def test_a_host_whose_folder_a_function_changes_names_files_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_locations, "_folders", [""])
+    monkeypatch.chdir(tmp_path)
+    code_locations.keep_folder()
+    monkeypatch.chdir("/")
+    assert code_locations.shown_file("/srv/machines.py") == "/srv/machines.py"
+    assert code_locations.shown_file(str(tmp_path / "machines.py")) == "machines.py"
