@@ -76,9 +76,15 @@ def pack(batch: pa.RecordBatch, *, plain: bool) -> Packed:
     """Rows for any frame. Of `plain` ones the bytes of the batch depend on the rows alone."""
     if batch.num_rows == 0:
         return NOTHING
-    payload = batch.serialize()
-    sum_ = _hash(payload) if plain else digest(pa.Table.from_batches([batch]))
-    return Packed(batch.num_rows, sum_, payload, zlib.crc32(payload))
+    if plain:
+        payload = batch.serialize()
+    elif not any(pa.types.is_nested(column.type) or column.null_count for column in batch.columns):
+        payload = _plain(batch.columns)  # these are the very bytes that `digest` sums
+    else:
+        payload = batch.serialize()
+        sum_ = digest(pa.Table.from_batches([batch]))
+        return Packed(batch.num_rows, sum_, payload, zlib.crc32(payload))
+    return Packed(batch.num_rows, _hash(payload), payload, zlib.crc32(payload))
 
 
 def encode_each(label: Label, parts: Iterable[tuple[int, Packed]]) -> Iterator[bytes]:
@@ -162,15 +168,15 @@ def batch_of(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
 
 def digest(table: pa.Table) -> bytes:
     """Eight bytes that depend on the rows alone, not on how memory holds them."""
-    filled, partial = list[pa.ChunkedArray](), list[pa.Array | pa.ChunkedArray]()
-    for column in table.columns:
-        if pa.types.is_nested(column.type):
-            partial += _parts(arrow_columns.whole(column))
-            continue
-        if column.null_count:
-            partial.append(column.drop_null())
-            column = pc.is_valid(column)
-        filled.append(column)
+    filled, partial = list[pa.Array](), list[pa.Array]()
+    for array in map(arrow_columns.whole, table.columns):
+        if pa.types.is_nested(array.type):
+            partial += _parts(array)
+        elif array.null_count:
+            partial.append(array.drop_null())
+            filled.append(array.is_valid())
+        else:
+            filled.append(array)
     sum_ = blake2b(_plain(filled), digest_size=8)
     for column in partial:
         sum_.update(_plain([column]))
@@ -224,12 +230,11 @@ def _parts(array: pa.Array) -> Iterator[pa.Array]:
         yield array
 
 
-def _plain(filled: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Buffer:
+def _plain(filled: Sequence[pa.Array]) -> pa.Buffer:
     """Columns without nulls as bytes. Text and what does not fill words is copied: a slice keeps
     offsets, or neighbours, of its whole."""
-    batch = arrow_columns.batch(pa.table(list(filled), names=[str(i) for i in range(len(filled))]))
     arrays = [
         array if _fills_words(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
-        for array in batch.columns
+        for array in filled
     ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names).serialize()
+    return pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays)).serialize()

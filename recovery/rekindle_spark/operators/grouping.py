@@ -20,8 +20,6 @@ CODE_MAX = 2**62
 INT64_MAX = 2**63 - 1
 # A table of so many places for each row is filled sooner than a hash table.
 SPARSE_MAX, TABLE_MIN = 4, 1024
-# Rows up to which sorting them is sooner done than adding column by column.
-FEW_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +96,12 @@ def add(groups: RowGroups, values: np.ndarray) -> np.ndarray:
 def add_all(groups: RowGroups, values: Integers) -> Integers:
     """Sums per group of several columns of int64, the rows of `values`: at once, for each call
     costs more than a few numbers do."""
-    rows = values.shape[1]
-    if groups.count == rows:  # each is alone
+    if groups.count == values.shape[1]:  # each is alone
         return values
-    if rows > FEW_MAX:
-        return np.stack([add(groups, column) for column in values])
-    order = np.argsort(groups.ids.astype(np.uint16), kind="stable")
-    begins = np.flatnonzero(np.diff(groups.ids[order], prepend=-1))
-    return np.add.reduceat(values[:, order], begins, axis=1)
+    sums = np.zeros((len(values), groups.count), np.int64)
+    places = groups.ids + np.arange(0, sums.size, groups.count)[:, None]
+    np.add.at(sums.reshape(-1), places.reshape(-1), values.reshape(-1))
+    return sums
 
 
 def extreme(groups: RowGroups, array: pa.Array, smallest: bool) -> pa.Array:

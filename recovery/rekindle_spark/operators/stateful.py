@@ -390,13 +390,14 @@ class KeyedStateful:
 
     def _settle(self, keys: list[Value], values: dict[Value, tuple[Value, int]]) -> None:
         """Give new values the exact form that a checkpoint would give them; `values` changes."""
-        written = [(key, *values[key]) for key in keys if key in values]
-        given = [value for _, value, _ in written]
+        written = [key for key in keys if key in values]
+        given = [values[key][0] for key in written]
         table = self._value_table(given)
-        if not python_rows.are_exact(given, table.schema):
-            given = python_rows.tuples(table.columns, len(written))
-        for (key, _, last), value in zip(written, given, strict=True):
-            values[key] = (value, last)
+        if python_rows.are_exact(given, table.schema):
+            return
+        exact = python_rows.tuples(table.columns, len(written))
+        for key, value in zip(written, exact, strict=True):
+            values[key] = (value, values[key][1])
 
     def _is_due(self, state: KeyedValues, watermark: int) -> bool:
         return state.waiting.num_rows > 0 and watermark >= state.due_at

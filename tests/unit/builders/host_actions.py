@@ -28,7 +28,6 @@ from rekindle_spark.operators import (
     StatefulOperator,
     aggregates,
     column_types,
-    grouping,
     joins,
     row_hash,
 )
@@ -520,7 +519,8 @@ def of_limits(folder: Path) -> Iterator[Action]:
     for name, attach in ODD.items():
         yield from Story(name, folder / name, built(attach), cut(rows())).begin().actions()
     changes = (
-        *((joins, "CHUNKS_MAX", 0), (aggregates, "CACHED_ROWS_MAX", 0), (grouping, "FEW_MAX", 0)),
+        (joins, "CHUNKS_MAX", 0),
+        (aggregates, "CACHED_ROWS_MAX", 0),
         (row_hash, "hashes", lambda table, _: np.zeros(table.num_rows, np.uint64)),
     )
     lowered = [lambda c=change: mock.patch.object(*c) for change in changes]

@@ -130,6 +130,24 @@ def test_a_digest_does_not_see_what_follows_a_slice_in_its_whole(
     assert len({part.digest for part in packed}) == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("a", 1, True, 5), ("bc", -2, False, 6)], "6edadbc0c316779e"),
+        ([(None, 1, True, 5), ("bc", None, None, None)], "65e8448153ee2b07"),
+    ],
+    ids=["without-nulls", "with-nulls"],
+)
+def test_digests_are_those_of_earlier_versions(
+    rows: list[tuple[object, ...]], expected: str
+) -> None:
+    within = table([("x", 9, False, 9), *rows, ("y", 8, True, 8)]).slice(1, 2)
+    assert frames.digest(within).hex() == expected
+    packed = frames.pack(arrow_columns.batch(within), plain=False)
+    assert packed.digest.hex() == expected
+    assert packed.rows == 2
+
+
 def test_a_digest_does_not_see_what_lies_below_a_null() -> None:
     mask = [False, True]
     one = pa.Array.from_buffers(pa.int64(), 2, [pa.array(mask).buffers()[1], *below(1)])
