@@ -116,9 +116,10 @@ def check_heartbeats() -> None:
 
 
 def check_task_retries() -> None:
-    """A task that has begun before a loss, and waits, begins again; one that has begun after it
-    goes on."""
-    begun, retries = FOLDER / "begun", TaskRetries(spark._jsc.sc())
+    """A task that runs when an executor is dropped, and waits, is started again; one that has begun
+    after the drop goes on."""
+    begun = FOLDER / "begun"
+    retries = TaskRetries(spark._jsc.sc(), spark._jvm.java.util.Arrays.toString)  # type: ignore
 
     def wait_once(number: int) -> int:
         if not begun.exists():
@@ -126,13 +127,19 @@ def check_task_retries() -> None:
             time.sleep(3_600)
         return number
 
+    def run() -> list[int]:
+        spark.sparkContext.setJobGroup("r", "a run")
+        return spark.sparkContext.parallelize([7], 1).map(wait_once).collect()
+
     with ThreadPoolExecutor(1) as pool:
-        retries.note_loss(0.0)
-        found = pool.submit(spark.sparkContext.parallelize([7], 1).map(wait_once).collect)
+        retries.note_drop(["r"], 0.0)
+        found = pool.submit(run)
         wait_until(begun.exists)
-        assert retries.retry(STALLED_SECONDS) == 0
-        retries.note_loss(0.0)
-        assert retries.retry(STALLED_SECONDS) == 1
+        assert retries.retry(["r"], STALLED_SECONDS) == 0
+        retries.note_drop(["another"], 0.0)
+        assert not retries.seen
+        retries.note_drop(["r"], 0.0)
+        assert retries.retry(["r"], STALLED_SECONDS) == 1
         wait_until(found.done)
         assert found.result() == [7]
 

@@ -27,13 +27,20 @@ from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts
 from rekindle_spark.user_code.watchdog import SEARCH_CALLS_MAX
 
 PIECE_ROWS_MAX = 4_000_000
+# What joins the epochs lacks at most so many: live partitions wait for the job that runs these.
+JOIN_EPOCHS_MAX = 16
+# How much longer a piece may take where nothing live shares the executor: half of a short piece is
+# what a job costs by itself.
+UNSHARED_STRETCH = 2.0
 
 
 @dataclass(slots=True)
 class CatchUpStream:
-    """One executor's jobs, one after the other: the one that runs, and how the next is to be."""
+    """One executor's jobs, one after the other: the one that runs, and how the next is to be.
+    `newest` is the newest epoch that counted when that one was submitted."""
 
     job: RunningJob | None = None
+    newest: int = 0
     pieces: CatchUpBatching = field(default_factory=CatchUpBatching)
     attempts: Attempts = field(default_factory=Attempts)
     rests_until: float = 0.0
@@ -76,6 +83,8 @@ class CatchUpLoop:
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""
         present, starved = list(self.application.executors), self._starved()
+        if self.application.progress.complete:
+            self._forget_piece(*present)
         if self.application.held:
             away_sources.let_go_of_finished(self.application)
         for streams in (self.streams, self.lone_streams):
@@ -84,7 +93,7 @@ class CatchUpLoop:
                     self._look_at(executor, stream, stream.job)
                 if executor not in present and stream.job is None:
                     del streams[executor]
-                    self.application.piece_seconds.pop(executor, None)
+                    self._forget_piece(executor)
         for executor in present:
             if executor in starved or self.application.paused:
                 continue
@@ -94,6 +103,12 @@ class CatchUpLoop:
             stream = self.lone_streams.setdefault(executor, CatchUpStream())
             if self.application.progress.suspects.alone and stream.may_start(time.monotonic()):
                 self._start_alone(executor, stream)
+
+    def _forget_piece(self, *executors: str) -> None:
+        """How many epochs came during their newest pieces is no measure any more."""
+        with self.application.lock:
+            for executor in executors:
+                self.application.coming.pop(executor, None)
 
     def _starved(self) -> set[str]:
         """Executors on which live partitions come first: they had no memory for an epoch."""
@@ -113,6 +128,7 @@ class CatchUpLoop:
                     stream.job = self._roll_call(executor)
                 return
             application.claimed |= set(work)
+            stream.newest = application.newest
             try:
                 stream.job = job_runner.start(application, work, urgency=job_runner.CATCH_UP)
             except BaseException:
@@ -185,11 +201,15 @@ class CatchUpLoop:
         it is live, pieces are longer and follow at once."""
         progress = self.application.progress
         with self.application.lock:
-            self.application.piece_seconds[executor] = seconds
             shares = any(progress.placed.get(partition) == executor for partition in progress.live)
+            if stream is self.streams.get(executor) and not stream.pieces.is_cold:
+                came = self.application.newest - stream.newest
+                most = min(stream.pieces.epochs, JOIN_EPOCHS_MAX)
+                self.application.coming[executor] = min(came, most)
         target_seconds = self.application.settings.runtime.catch_up_piece_seconds
-        stretch = 1.0 if shares else epoch_pipeline.PIECE_STRETCH
-        stream.pieces.took(epochs, seconds, stretch * target_seconds)
+        stream.pieces.took(
+            epochs, seconds, target_seconds if shares else UNSHARED_STRETCH * target_seconds
+        )
         rest_seconds = self.application.pace.rest_seconds(seconds, epochs) if shares else 0.0
         stream.rests_until = time.monotonic() + rest_seconds
 

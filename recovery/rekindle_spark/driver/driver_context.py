@@ -74,9 +74,9 @@ class DriverContext:
     `program_file` is the file of the store with the program, and its SHA-256. `held` has sources
     that hosts could not read, by chain, `polls` asks sources that are no replays, `sinks` write
     what is committed to topics. `joining` are partitions that had caught up while epochs were on
-    their way, behind which they join, `piece_seconds` says how long the newest piece of catching up
-    took on each executor. Until `links_rest_until`, by the clock of `time.monotonic`, no job goes
-    over links. `unlinked` are the executors of the newest job that was to go over links
+    their way, behind which they join. `coming` has how many epochs came during the newest piece of
+    catching up of each executor. Until `links_rest_until`, by the clock of `time.monotonic`, no job
+    goes over links. `unlinked` are the executors of the newest job that was to go over links
     and did not, as Spark's side decided, `linkless` the nodes of those that have no port."""
 
     program: Program
@@ -103,7 +103,7 @@ class DriverContext:
     warm: set[str] = field(default_factory=set)
     claimed: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
-    piece_seconds: dict[str, float] = field(default_factory=dict)
+    coming: dict[str, int] = field(default_factory=dict)
     failure: BaseException | None = None
     stopping: bool = False
     paused: bool = False

@@ -276,7 +276,8 @@ class EpochLoop:
                 rows, seconds = self.pipeline.usual(
                     begun, application.cuts[epoch].rows, result.seconds
                 )
-                application.arrivals.ran(rows, seconds)
+                if not self._has_joined(begun.work):
+                    application.arrivals.ran(rows, seconds)
                 usual = replace(result, seconds=seconds)
                 self._note_times(usual, begun.work, begun.beside, ahead=is_ahead)
                 with application.lock:
@@ -294,6 +295,12 @@ class EpochLoop:
             partition_migration.carry_out(application, self.checkpointing.state_bytes)
         self.classes.advance()
         self.checkpointing.is_hurried = partition_migration.hurries_checkpoint(application)
+
+    def _has_joined(self, work: job_specs.Ranges) -> bool:
+        """Whether a partition that joined has run several epochs in a job. How long that took says
+        nothing of how many rows an epoch may have."""
+        live = self.application.progress.live
+        return any(first != last for number, (first, last) in work.items() if number not in live)
 
     def _begin(self, epoch: int) -> BegunEpoch | None:
         """Begin an epoch while no other is on its way. None where nothing runs it."""

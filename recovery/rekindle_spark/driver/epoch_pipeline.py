@@ -29,8 +29,6 @@ from rekindle_spark.jobs.job_specs import Ranges
 
 # Behind the awaited epoch. A pipeline has hardly ever more levels than that.
 FOLLOWING_MAX = 4
-# A piece of catching up may take so much longer than it is to, where nothing live waits for it.
-PIECE_STRETCH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,29 +180,21 @@ def has_caught_up(application: DriverContext, partition: int) -> bool:
 
 
 def join_gap(application: DriverContext, partition: int) -> int:
-    """How many epochs a partition may be behind the newest one to join the next: as many as come
-    in the time of a piece, for after another piece it would be behind by as many. Where others were
-    on their way already when it was close enough, nothing followed these any more so that it may
-    join, and they count too."""
+    """How many epochs a partition may be behind the newest one to join the next: as many as all
+    others, but where memory lasts for fewer. One that was close enough while epochs were on their
+    way stays so until they have counted, for nothing follows them meanwhile."""
     executor = application.progress.placed.get(partition, "")
-    coming = application.budget.piece_epochs(executor, _cut_within_a_piece(application, executor))
-    gap = max(application.settings.runtime.join_gap_epochs, coming)
+    gap = application.budget.piece_epochs(executor, common_gap(application))
+    gap = max(gap, application.settings.runtime.join_gap_epochs)
     return gap + FOLLOWING_MAX + 1 if partition in application.joining else gap
 
 
-def _cut_within_a_piece(application: DriverContext, executor: str) -> int:
-    """How many epochs were cut in the time that an executor's newest piece took, up to the newest
-    epoch that counts. A piece that took far longer than it was to is no measure: the next one is
-    smaller."""
-    newest, cuts = application.newest, application.cuts
-    longest_seconds = PIECE_STRETCH * application.settings.runtime.catch_up_piece_seconds
-    piece_seconds = min(application.piece_seconds.get(executor, 0.0), longest_seconds)
-    number = 0
-    while newest - number in cuts:
-        if cuts[newest].cut_at - cuts[newest - number].cut_at >= piece_seconds:
-            break
-        number += 1
-    return number
+def common_gap(application: DriverContext) -> int:
+    """How many epochs partitions may be behind to join the next: as many as came during the newest
+    piece of the executor where most did. Another piece would bring nobody closer. The gap is that
+    of all, so that producers and their readers join together."""
+    coming = max(application.coming.values(), default=0)
+    return max(coming, application.settings.runtime.join_gap_epochs)
 
 
 def _may_several_run(application: DriverContext) -> bool:

@@ -24,7 +24,7 @@ Why: docs/decisions/0053-less-important-queries-run-behind.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from rekindle.model.settings import ALWAYS, AUTO
@@ -111,9 +111,9 @@ def first_class(program: Program, live: Set[int], priorities: Mapping[str, float
     return found
 
 
-def soon_live(progress: PartitionTable, newest: int) -> set[int]:
+def soon_live(progress: PartitionTable, newest: int, gap: int = 0) -> set[int]:
     """Partitions that will soon be live: they are close behind the newest epoch, or behind those
-    that they read and that run behind the epochs."""
+    that they read and that run behind the epochs; at least those that are so by `gap`."""
     finished, reach = progress.finished, dict[int, int]()
     for number in progress.program.in_order(progress.catching_up):
         producers = set(progress.program.upstream(number))
@@ -121,7 +121,8 @@ def soon_live(progress: PartitionTable, newest: int) -> set[int]:
         if is_led and number not in progress.suspects.alone:
             ends = (reach.get(producer, finished[producer]) for producer in producers)
             reach[number] = min([newest, *ends])
-    return {number for number, end in reach.items() if end - finished[number] <= JOIN_EPOCHS_MAX}
+    most = max(JOIN_EPOCHS_MAX, gap)
+    return {number for number, end in reach.items() if end - finished[number] <= most}
 
 
 def seconds_of(
@@ -141,12 +142,12 @@ def next_piece(
     goal: int,
     rows: Mapping[int, int],
     epochs_max: int,
-    gap_epochs: Callable[[int], int] = lambda _: 0,
+    gap_epochs: int = 0,
 ) -> dict[int, tuple[int, int]]:
     """What the second class runs next: up to `goal`, by input of `rows` for each epoch, at most so
     many epochs of each partition.
 
-    One that is not live joins once it is at most its `gap_epochs` behind those that are, and all
+    One that is not live joins once it is at most `gap_epochs` behind those that are, and all
     that it reads is live or in the same job.
     """
     trailing = progress.trailing
@@ -155,8 +156,7 @@ def next_piece(
     work: dict[int, tuple[int, int]] = {}
     for number in progress.program.in_order(trailing & progress.placed.keys()):
         is_live, first = number in progress.live, progress.finished[number] + 1
-        is_far = not is_live and first + gap_epochs(number) <= reference
-        if is_far or (not is_live and number in progress.suspects.alone):
+        if not is_live and (number in progress.suspects.alone or first + gap_epochs <= reference):
             continue
         last = _piece_end(first, min(goal, first + epochs_max - 1), rows)
         last = job_specs.reachable(progress, number, last, work)
@@ -295,7 +295,8 @@ class PriorityClasses:
         """All where nothing is live that a query ends in. Computed again only after a change: with
         many partitions that takes long."""
         program, progress = self.application.program, self.application.progress
-        live = frozenset(progress.live | soon_live(progress, self.application.newest))
+        gap = epoch_pipeline.common_gap(self.application)
+        live = frozenset(progress.live | soon_live(progress, self.application.newest, gap))
         key = live, dict(self.control.priorities)
         if self.chosen is None or self.chosen[0] != key:
             found = first_class(program, live, key[1])
@@ -423,7 +424,7 @@ class PriorityClasses:
             application.newest,
             rows,
             min(sizes, default=1),
-            lambda number: epoch_pipeline.join_gap(application, number),
+            epoch_pipeline.common_gap(application),
         )
         reached: dict[int, tuple[int, int]] = {}
         for number in progress.program.in_order(work.keys() & members - busy):

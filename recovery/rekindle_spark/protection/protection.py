@@ -134,9 +134,11 @@ class Protection:
         self._scheduler_pools = pools
         self._context = spark._jsc.sc()
         self._view = SparkView(self._context)
-        self._times = RunTimes(self._context, spark._jvm.java.util.Arrays.toString)
+        array_text = spark._jvm.java.util.Arrays.toString
+        self._times = RunTimes(self._context, array_text)
         self._heartbeats = Heartbeats(self._context)
-        self._retries = TaskRetries(self._context)
+        self._retries = TaskRetries(self._context, array_text)
+        self._has_dropped = False
         self._measured_at = self._checkpointed_at = self._listened_at = float("-inf")
         self._measure_seconds = MEASURE_SECONDS
         self._active_count = 0
@@ -257,7 +259,6 @@ class Protection:
         self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
         if self._state.losses > before:
             guidance.disown_plans()
-            self._retries.note_loss(now)
         self._update_reports(guidance.reports, now)
         advice = guidance.confer(self._state.is_paused)
         for instruction in advice.instructions:
@@ -269,7 +270,7 @@ class Protection:
             if isinstance(directive.order, DropOrder):
                 self._drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
-        self._retry_tasks(now)
+        self._retry_tasks(now, is_loss=self._state.losses > before)
         self._share_slots(guidance.reports, self._state.nodes)
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
@@ -308,18 +309,23 @@ class Protection:
 
     def _drop(self, nodes: Mapping[str, str]) -> None:
         try:
-            self._view.drop(nodes)
+            self._has_dropped |= self._view.drop(nodes)
         except Exception:  # orders that follow have been acknowledged, and must be obeyed
             log.warning("executors cannot be replaced: %s", ", ".join(sorted(nodes)), exc_info=True)
 
-    def _retry_tasks(self, now: float) -> None:
+    def _retry_tasks(self, now: float, *, is_loss: bool) -> None:
+        """Once executors that were dropped are lost, and a while later, see to tasks that wait."""
+        runs = [one.run_id for one in self._protected if one.is_running]
         try:
-            number = self._retries.retry(now)
-        except Exception:  # they end later by themselves
-            log.warning("tasks that may wait for lost executors go on waiting", exc_info=True)
+            if is_loss and self._has_dropped:
+                self._has_dropped = False
+                self._retries.note_drop(runs, now)
+            number = self._retries.retry(runs, now)
+        except Exception:  # they go on by themselves, later
+            log.warning("tasks that wait for lost executors are not retried", exc_info=True)
             return
         if number:
-            log.info("%d tasks that may wait for lost executors begin again", number)
+            log.info("%d tasks that may wait for lost executors are started again", number)
 
     def _note_ended(self) -> None:
         if self.ended:

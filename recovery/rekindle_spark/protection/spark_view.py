@@ -8,8 +8,6 @@ of an executor is 100 %. Run time includes Python workers, which CPU time of exe
 
 import json
 import logging
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -36,9 +34,11 @@ TO_ENDPOINTS = ("_heartbeatReceiver", "nettyEnv", "dispatcher", "endpointRefs")
 # Public for classes within it alone, so its name has that of its class in it.
 LAST_SEEN = "org$apache$spark$HeartbeatReceiver$$executorLastSeen"
 HEARTBEAT_INTERVAL = ("spark.executor.heartbeatInterval", "10s")
-# How long after a loss a task counts as one that waits for who is lost, and how many of a stage are
-# looked at.
-STALLED_SECONDS, TASKS_MAX = 10.0, 10_000
+# After so many seconds a task that ran when an executor was dropped counts as waiting for it.
+STALLED_SECONDS = 10.0
+# Stages with more tasks are left alone.
+TASKS_MAX = 1_000
+RETRY_REASON = "it may wait for an executor of a silent machine"
 # A heartbeat may be so late, and we may ask so seldom.
 LATE_SECONDS, LISTENING_GAP_SECONDS = 2.0, 6.0
 
@@ -102,15 +102,18 @@ class SparkView:
         self.incarnations += 1
         return HostExecutors(executors, f"{max(executors, key=_age)}.{self.incarnations}")
 
-    def drop(self, nodes: Mapping[str, str]) -> None:
-        """Have executors of nodes (node -> incarnation) replaced, if they are still those."""
-        there = self.nodes()
+    def drop(self, nodes: Mapping[str, str]) -> bool:
+        """Have executors of nodes (node -> incarnation) replaced, if they are still those; returns
+        whether any was."""
+        there, before = self.nodes(), len(self.dropped)
         for executor, host, _ in tuple(self._executors()):
             if host in nodes and there[host].incarnation == nodes[host]:
                 self.context.killAndReplaceExecutor(executor)
                 self.dropped[executor] = None
-                if len(self.dropped) > DROPPED_KNOWN_MAX:
-                    del self.dropped[next(iter(self.dropped))]
+        is_any = len(self.dropped) > before
+        while len(self.dropped) > DROPPED_KNOWN_MAX:
+            del self.dropped[next(iter(self.dropped))]
+        return is_any
 
     def silent_seconds(self, silences: Mapping[str, float]) -> dict[str, float]:
         """How long hosts have been silent, of the silences of executors: as long as the least
@@ -203,51 +206,68 @@ class Heartbeats:
 
 @dataclass(slots=True)
 class TaskRetries:
-    """Tasks on executors that are left, and may wait for an answer of one that is lost.
+    """Tasks of protected queries that run when a silent machine is dropped, and may wait for it.
 
-    A task reads broadcasts, and what other stages have written, from executors. Where such an
-    executor's machine is silent the task waits until `spark.shuffle.io.connectionTimeout` is over,
-    two minutes, even for what the driver has too. Once Spark knows of the loss a task that begins
-    asks nobody who is lost. So those that had begun before it, and still run a while after it, are
-    killed, which Spark counts as no failure: they begin again. `context` is the `SparkContext` in
-    the JVM, `lost_at` the moment of the newest loss in seconds since 1970, `due_at` when to look,
-    by the clock of `time.monotonic`.
+    A task reads broadcasts, and what other stages have written, from other executors. Where the
+    machine of such an executor is silent the task waits until `spark.shuffle.io.connectionTimeout`
+    is over, by default two minutes, even for what the driver has too. A task that is started after
+    the drop does not ask that executor. So a task that still runs a while after the drop is killed,
+    and Spark starts it again; it counts that as no failure. That is done once for each partition
+    of a stage, for a task may also take long for other reasons.
+
+    `context` is the `SparkContext` in the JVM, `array_text` is `java.util.Arrays.toString`. `seen`
+    has tasks by their ids, with the moment of the drop, `retried` stages and partitions.
     """
 
     context: Any
-    lost_at: float = 0.0
-    due_at: float = math.inf
+    array_text: Callable[[Any], str]
+    seen: dict[int, float] = field(default_factory=dict)
+    retried: set[tuple[int, int]] = field(default_factory=set)
 
-    def note_loss(self, now: float) -> None:
-        """Executors are gone for Spark, too."""
-        self.lost_at, self.due_at = time.time(), now + STALLED_SECONDS
+    def note_drop(self, runs: Iterable[str], now: float) -> None:
+        """Take in which tasks of runs of queries are running, after executors were dropped."""
+        for _, task in self._running(runs):
+            self.seen.setdefault(task.taskId(), now)
 
-    def retry(self, now: float) -> int:
-        """Have tasks begin again that may wait for who is lost, if it is time for that; returns how
-        many. Of executors that Spark has dropped it runs none any more."""
-        if now < self.due_at:
+    def retry(self, runs: Iterable[str], now: float) -> int:
+        """Kill tasks of runs that have been running for too long since a drop; returns how many."""
+        if all(now - since < STALLED_SECONDS for since in self.seen.values()):
             return 0
-        self.due_at = math.inf
-        waiting = [task for task in self._running() if task.launchTime().getTime() <= self._millis]
-        for task in waiting:
-            self.context.killTaskAttempt(task.taskId(), True, "it may wait for a lost executor")
-        return len(waiting)
+        count, seen = 0, self.seen
+        self.seen = {}
+        for stage, task in self._running(runs):
+            since = seen.get(task.taskId())
+            if since is None:
+                continue
+            if now - since < STALLED_SECONDS:
+                self.seen[task.taskId()] = since
+            elif (partition := (stage, task.index())) not in self.retried:
+                self.retried.add(partition)
+                count += self.context.killTaskAttempt(task.taskId(), True, RETRY_REASON)
+        return count
 
-    @property
-    def _millis(self) -> float:
-        return self.lost_at * MILLIS
+    def _running(self, runs: Iterable[str]) -> Iterator[tuple[int, Any]]:
+        """Tasks that run, each with its stage. Several calls into the JVM for each task of a stage,
+        so that large ones are left out."""
+        tracker, store = self.context.statusTracker(), self.context.statusStore()
+        for run in runs:
+            for job in json.loads(self.array_text(tracker.getJobIdsForGroup(run))):
+                yield from self._running_in(store, job)
 
-    def _running(self) -> Iterator[Any]:
-        store = self.context.statusStore()
-        stages = store.activeStages()
-        for stage in (stages.apply(index) for index in range(stages.size())):
-            try:
-                tasks = store.taskList(stage.stageId(), stage.attemptId(), TASKS_MAX)
-            except GONE:
-                continue  # it has ended
-            for task in (tasks.apply(index) for index in range(tasks.size())):
-                if task.status() == "RUNNING":
-                    yield task
+    def _running_in(self, store: Any, job: int) -> Iterator[tuple[int, Any]]:
+        try:
+            if str(store.job(job).status()) != "RUNNING":
+                return
+            for stage in map(int, str(store.job(job).stageIds().mkString(",")).split(",")):
+                attempt = store.lastStageAttempt(stage)
+                if not attempt.numActiveTasks() or attempt.numTasks() > TASKS_MAX:
+                    continue
+                tasks = store.taskList(stage, attempt.attemptId(), TASKS_MAX)
+                for task in (tasks.apply(index) for index in range(tasks.size())):
+                    if task.status() == "RUNNING":
+                        yield stage, task
+        except GONE:
+            return  # it has ended
 
 
 def _field(owner: Any, name: str) -> Any:

@@ -50,21 +50,20 @@ class Job:
     run: str
     ended_millis: int | None
     run_millis: int
+    tasks: int = 1
 
 
 @dataclass
 class Task:
-    """Of a stage; it was begun at that moment, and runs until it is killed."""
+    """Of the only stage of a job, which has its number."""
 
     number: int
-    stage: int
-    began_millis: int
+    job: int
     status: str = "RUNNING"
 
     @property
     def answer(self) -> Answer:
-        launched = Answer(getTime=self.began_millis)
-        return Answer(taskId=self.number, launchTime=launched, status=self.status)
+        return Answer(taskId=self.number, index=self.number % 10, status=self.status)
 
 
 class Reflected:
@@ -154,14 +153,8 @@ class Context:
             for name, host, cores in (self.executors if self.late is None else self.late)
         )
 
-    def activeStages(self) -> Answer:  # noqa: N802
-        stages = sorted({one.stage for one in self.tasks})
-        return _listed(Answer(stageId=stage, attemptId=0) for stage in stages)
-
     def taskList(self, stage: int, _: int, most: int) -> Answer:  # noqa: N802
-        if stage in self.forgotten:
-            raise Py4JError("No stage with id")
-        return _listed(one.answer for one in self.tasks[:most] if one.stage == stage)
+        return _listed(one.answer for one in self.tasks[:most] if one.job == stage)
 
     def killTaskAttempt(self, number: int, interrupt: bool, _: str) -> bool:  # noqa: N802
         assert interrupt, "it waits for an answer"
@@ -181,12 +174,19 @@ class Context:
         if number not in self.jobs:
             raise Py4JError("No job with id")
         ended = Answer(getTime=self.jobs[number].ended_millis)
-        return Answer(completionTime=Answer(get=ended), stageIds=Seq(number))
+        status = "RUNNING" if self.jobs[number].ended_millis is None else "SUCCEEDED"
+        return Answer(completionTime=Answer(get=ended), stageIds=Seq(number), status=status)
 
     def lastStageAttempt(self, stage: int) -> Answer:  # noqa: N802
         if stage in self.forgotten:
             raise Py4JError("No stage with id")
-        return Answer(executorRunTime=self.jobs[stage].run_millis)
+        active = sum(one.job == stage and one.status == "RUNNING" for one in self.tasks)
+        return Answer(
+            executorRunTime=self.jobs[stage].run_millis,
+            attemptId=0,
+            numTasks=self.jobs[stage].tasks,
+            numActiveTasks=active,
+        )
 
 
 def _listed(answers: Iterable[Answer]) -> Answer:

@@ -78,7 +78,7 @@ class World:
             joining=set(),
             cuts={},
             settings=SimpleNamespace(runtime=RuntimeSettings()),
-            piece_seconds={},
+            coming={},
             budget=SimpleNamespace(piece_epochs=lambda _, wanted: wanted),
             events=SimpleNamespace(
                 write=lambda kind, source, **_: self.told.append((kind, source))

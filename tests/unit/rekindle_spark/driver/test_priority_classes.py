@@ -129,7 +129,7 @@ def test_they_run_together_again_once_the_second_has_been_quick_ten_times_in_a_r
 
 def piece(progress: PartitionTable, *, rows: int = 1, epochs_max: int = 16, gap: int = 1) -> Any:
     every = dict.fromkeys(range(1, 40), rows)
-    return priority_classes.next_piece(progress, 30, every, epochs_max, lambda _: gap)
+    return priority_classes.next_piece(progress, 30, every, epochs_max, gap)
 
 
 def test_what_runs_behind_takes_on_all_that_it_is_behind_by(progress: PartitionTable) -> None:
@@ -176,7 +176,7 @@ class Behind:
             program=progress.program,
             progress=progress,
             settings=Settings(runtime=RuntimeSettings(classes=AUTO)),
-            piece_seconds={},
+            coming={},
             joining=set(),
             newest=NEWEST,
             lock=threading.RLock(),

@@ -1,7 +1,5 @@
 """Hosts and their incarnations, and what queries take of them, from Spark's status."""
 
-import time
-
 import pytest
 from py4j.protocol import Py4JError
 from streaming_world import Context, Job, Task
@@ -213,20 +211,39 @@ def test_one_query_begins_again_and_the_others_go_on() -> None:
     assert times.loads(runs, seconds) == {"stock": 50.0}
 
 
-def test_tasks_that_began_before_a_loss_and_still_run_a_while_after_it_begin_again() -> None:
-    soon = int(1_000 * time.time()) + 60_000
-    tasks = [
-        Task(1, 4, 0),
-        Task(2, 4, 0, "SUCCESS"),
-        Task(3, 5, 0),
-        Task(4, 6, 0),
-        Task(5, 6, soon),
-    ]
-    context = Context(tasks=tasks, forgotten={5})
-    retries = TaskRetries(context)
-    assert retries.retry(1e9) == 0, "nothing is lost"
-    retries.note_loss(100.0)
-    retries.note_loss(104.0)
-    assert retries.retry(103.9 + STALLED_SECONDS) == 0
-    assert (retries.retry(104.0 + STALLED_SECONDS), context.killed) == (2, [1, 4])
-    assert retries.retry(1e9) == 0, "once for each loss"
+def running(*tasks: Task) -> tuple[Context, TaskRetries]:
+    """Tasks of the jobs 4 and 5 of a run, of a job 6 of somebody else, and of a large job 7."""
+    jobs = {4: Job("r1", None, 0), 5: Job("r1", None, 0), 6: Job("other", None, 0)}
+    context = Context(tasks=list(tasks), jobs={**jobs, 7: Job("r1", None, 0, tasks=1_001)})
+    return context, TaskRetries(context, str)
+
+
+def test_tasks_that_run_at_a_drop_and_still_do_a_while_later_are_killed() -> None:
+    ended, other = Task(42, 4, "SUCCESS"), Task(61, 6)
+    context, retries = running(Task(41, 4), ended, Task(51, 5), other, Task(71, 7))
+    assert retries.retry(["r1"], 1e9) == 0, "nothing was dropped"
+    retries.note_drop(["r1"], 100.0)
+    context.tasks += [Task(43, 4)]
+    retries.note_drop(["r1"], 104.0)
+    context.tasks += [Task(44, 4)]
+    assert retries.retry(["r1"], 99.9 + STALLED_SECONDS) == 0
+    assert (retries.retry(["r1"], 100.0 + STALLED_SECONDS), context.killed) == (2, [41, 51])
+    assert retries.retry(["r1"], 103.9 + STALLED_SECONDS) == 0
+    assert (retries.retry(["r1"], 104.0 + STALLED_SECONDS), context.killed) == (1, [41, 51, 43])
+    assert retries.retry(["r1"], 1e9) == 0, "what began after the drops goes on"
+
+
+def test_a_task_is_killed_once_for_each_partition_of_a_stage() -> None:
+    context, retries = running(Task(41, 4))
+    for number in (41, 51, 61):
+        context.tasks = [Task(number, 4)]
+        retries.note_drop(["r1"], float(number))
+        retries.retry(["r1"], number + STALLED_SECONDS)
+    assert context.killed == [41]
+
+
+def test_tasks_of_jobs_that_spark_forgets_meanwhile_are_left_alone() -> None:
+    context, retries = running(Task(41, 4), Task(51, 5))
+    retries.note_drop(["r1"], 0.0)
+    context.forgotten = {4}
+    assert (retries.retry(["r1"], STALLED_SECONDS), context.killed) == (1, [51])
