@@ -27,8 +27,8 @@ from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts
 from rekindle_spark.user_code.watchdog import SEARCH_CALLS_MAX
 
 PIECE_ROWS_MAX = 4_000_000
-# What joins the epochs lacks at most so many: live partitions wait for the job that runs these.
-JOIN_EPOCHS_MAX = 16
+# A partition that joins the epochs lacks at most so many: live ones wait for the job with these.
+COMING_MAX = 16
 # How much longer a piece may take where nothing live shares the executor: half of a short piece is
 # what a job costs by itself.
 UNSHARED_STRETCH = 2.0
@@ -83,8 +83,6 @@ class CatchUpLoop:
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""
         present, starved = list(self.application.executors), self._starved()
-        if self.application.progress.complete:
-            self._forget_piece(*present)
         if self.application.held:
             away_sources.let_go_of_finished(self.application)
         for streams in (self.streams, self.lone_streams):
@@ -93,7 +91,8 @@ class CatchUpLoop:
                     self._look_at(executor, stream, stream.job)
                 if executor not in present and stream.job is None:
                     del streams[executor]
-                    self._forget_piece(executor)
+                    with self.application.lock:
+                        self.application.coming.pop(executor, None)
         for executor in present:
             if executor in starved or self.application.paused:
                 continue
@@ -104,11 +103,10 @@ class CatchUpLoop:
             if self.application.progress.suspects.alone and stream.may_start(time.monotonic()):
                 self._start_alone(executor, stream)
 
-    def _forget_piece(self, *executors: str) -> None:
-        """How many epochs came during their newest pieces is no measure any more."""
-        with self.application.lock:
-            for executor in executors:
-                self.application.coming.pop(executor, None)
+    def _is_behind(self, executor: str) -> bool:
+        """Whether an executor has partitions that catch up, or have yet to join the epochs."""
+        progress = self.application.progress
+        return any(progress.placed[number] == executor for number in progress.catching_up)
 
     def _starved(self) -> set[str]:
         """Executors on which live partitions come first: they had no memory for an epoch."""
@@ -124,6 +122,8 @@ class CatchUpLoop:
         with application.lock:
             work = self._work(executor, stream) or self._held_work(executor, stream)
             if not work:
+                if not self._is_behind(executor):
+                    application.coming.pop(executor, None)
                 if application.progress.complete and executor not in application.warm:
                     stream.job = self._roll_call(executor)
                 return
@@ -204,7 +204,7 @@ class CatchUpLoop:
             shares = any(progress.placed.get(partition) == executor for partition in progress.live)
             if stream is self.streams.get(executor) and not stream.pieces.is_cold:
                 came = self.application.newest - stream.newest
-                most = min(stream.pieces.epochs, JOIN_EPOCHS_MAX)
+                most = min(stream.pieces.epochs, COMING_MAX)
                 self.application.coming[executor] = min(came, most)
         target_seconds = self.application.settings.runtime.catch_up_piece_seconds
         stream.pieces.took(

@@ -180,9 +180,9 @@ def has_caught_up(application: DriverContext, partition: int) -> bool:
 
 
 def join_gap(application: DriverContext, partition: int) -> int:
-    """How many epochs a partition may be behind the newest one to join the next: as many as all
-    others, but where memory lasts for fewer. One that was close enough while epochs were on their
-    way stays so until they have counted, for nothing follows them meanwhile."""
+    """How many epochs a partition may be behind the newest one to join the next: the gap of all, or
+    less where its executor has memory for fewer. One that was close enough while epochs were on
+    their way stays so until they have counted, for nothing follows them meanwhile."""
     executor = application.progress.placed.get(partition, "")
     gap = application.budget.piece_epochs(executor, common_gap(application))
     gap = max(gap, application.settings.runtime.join_gap_epochs)
@@ -190,9 +190,9 @@ def join_gap(application: DriverContext, partition: int) -> int:
 
 
 def common_gap(application: DriverContext) -> int:
-    """How many epochs partitions may be behind to join the next: as many as came during the newest
-    piece of the executor where most did. Another piece would bring nobody closer. The gap is that
-    of all, so that producers and their readers join together."""
+    """How many epochs partitions may be behind to join the next. As many may be missing as came
+    during the newest piece of catching up, of the executor where that were most: another piece
+    would bring nobody closer. All have one gap, so that producers and readers join together."""
     coming = max(application.coming.values(), default=0)
     return max(coming, application.settings.runtime.join_gap_epochs)
 

@@ -112,8 +112,8 @@ def first_class(program: Program, live: Set[int], priorities: Mapping[str, float
 
 
 def soon_live(progress: PartitionTable, newest: int, gap: int = 0) -> set[int]:
-    """Partitions that will soon be live: they are close behind the newest epoch, or behind those
-    that they read and that run behind the epochs; at least those that are so by `gap`."""
+    """Partitions that will soon be live: they are at most four epochs, or `gap`, behind the newest
+    one, or behind those that they read and that run behind the epochs."""
     finished, reach = progress.finished, dict[int, int]()
     for number in progress.program.in_order(progress.catching_up):
         producers = set(progress.program.upstream(number))

@@ -259,6 +259,7 @@ class Protection:
         self._state = protection_state.observed(self._state, self._view.nodes(), self.ended)
         if self._state.losses > before:
             guidance.disown_plans()
+            self._note_dropped(now)
         self._update_reports(guidance.reports, now)
         advice = guidance.confer(self._state.is_paused)
         for instruction in advice.instructions:
@@ -270,7 +271,7 @@ class Protection:
             if isinstance(directive.order, DropOrder):
                 self._drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
-        self._retry_tasks(now, is_loss=self._state.losses > before)
+        self._retry_tasks(now)
         self._share_slots(guidance.reports, self._state.nodes)
         for one in self._protected:
             one.steer(wanted=one.name in self._state.runnable, pool=self._pool, now=now)
@@ -313,19 +314,21 @@ class Protection:
         except Exception:  # orders that follow have been acknowledged, and must be obeyed
             log.warning("executors cannot be replaced: %s", ", ".join(sorted(nodes)), exc_info=True)
 
-    def _retry_tasks(self, now: float, *, is_loss: bool) -> None:
-        """Once executors that were dropped are lost, and a while later, see to tasks that wait."""
-        runs = [one.run_id for one in self._protected if one.is_running]
-        try:
-            if is_loss and self._has_dropped:
-                self._has_dropped = False
-                self._retries.note_drop(runs, now)
-            number = self._retries.retry(runs, now)
-        except Exception:  # they go on by themselves, later
-            log.warning("tasks that wait for lost executors are not retried", exc_info=True)
-            return
+    def _note_dropped(self, now: float) -> None:
+        """Record the tasks that run, once executors that were dropped are lost."""
+        has_dropped, self._has_dropped = self._has_dropped, False
+        if has_dropped:
+            _only_logged(lambda: self._retries.note_drop(self._runs, now))
+
+    def _retry_tasks(self, now: float) -> None:
+        number = _only_logged(lambda: self._retries.retry(self._runs, now))
         if number:
             log.info("%d tasks that may wait for lost executors are started again", number)
+
+    @property
+    def _runs(self) -> list[str]:
+        """The runs of queries that run."""
+        return [one.run_id for one in self._protected if one.is_running]
 
     def _note_ended(self) -> None:
         if self.ended:
@@ -429,6 +432,15 @@ def _thread_like_this(spark: Any) -> Callable[[], None]:
         context.setLocalProperties(properties.clone())  # start functions may change theirs
 
     return prepare
+
+
+def _only_logged(call: Callable[[], int | None]) -> int | None:
+    """What a call gives that retries tasks; None where it fails: they end later by themselves."""
+    try:
+        return call()
+    except Exception:
+        log.warning("tasks that wait for lost executors are not started again", exc_info=True)
+        return None
 
 
 def _has_stopped(context: Any) -> bool:

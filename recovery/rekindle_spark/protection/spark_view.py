@@ -212,21 +212,19 @@ class TaskRetries:
     machine of such an executor is silent the task waits until `spark.shuffle.io.connectionTimeout`
     is over, by default two minutes, even for what the driver has too. A task that is started after
     the drop does not ask that executor. So a task that still runs a while after the drop is killed,
-    and Spark starts it again; it counts that as no failure. That is done once for each partition
-    of a stage, for a task may also take long for other reasons.
+    once for each drop, and Spark starts it again; it counts that as no failure.
 
     `context` is the `SparkContext` in the JVM, `array_text` is `java.util.Arrays.toString`. `seen`
-    has tasks by their ids, with the moment of the drop, `retried` stages and partitions.
+    has tasks by their ids, with the moment of the drop.
     """
 
     context: Any
     array_text: Callable[[Any], str]
     seen: dict[int, float] = field(default_factory=dict)
-    retried: set[tuple[int, int]] = field(default_factory=set)
 
     def note_drop(self, runs: Iterable[str], now: float) -> None:
-        """Take in which tasks of runs of queries are running, after executors were dropped."""
-        for _, task in self._running(runs):
+        """Record the tasks of runs of queries that run when executors are dropped."""
+        for task in self._running(runs):
             self.seen.setdefault(task.taskId(), now)
 
     def retry(self, runs: Iterable[str], now: float) -> int:
@@ -235,39 +233,45 @@ class TaskRetries:
             return 0
         count, seen = 0, self.seen
         self.seen = {}
-        for stage, task in self._running(runs):
-            since = seen.get(task.taskId())
-            if since is None:
-                continue
-            if now - since < STALLED_SECONDS:
-                self.seen[task.taskId()] = since
-            elif (partition := (stage, task.index())) not in self.retried:
-                self.retried.add(partition)
-                count += self.context.killTaskAttempt(task.taskId(), True, RETRY_REASON)
+        for task in self._running(runs):
+            number = task.taskId()
+            if number in seen and now - seen[number] < STALLED_SECONDS:
+                self.seen[number] = seen[number]
+            elif number in seen:
+                count += self.context.killTaskAttempt(number, True, RETRY_REASON)
         return count
 
-    def _running(self, runs: Iterable[str]) -> Iterator[tuple[int, Any]]:
-        """Tasks that run, each with its stage. Several calls into the JVM for each task of a stage,
-        so that large ones are left out."""
+    def _running(self, runs: Iterable[str]) -> Iterator[Any]:
+        """The tasks that run. Several calls into the JVM for each task of a stage, so that large
+        stages are left out."""
         tracker, store = self.context.statusTracker(), self.context.statusStore()
+        active = set(json.loads(self.array_text(tracker.getActiveJobIds())))
         for run in runs:
-            for job in json.loads(self.array_text(tracker.getJobIdsForGroup(run))):
-                yield from self._running_in(store, job)
+            for job in active & set(json.loads(self.array_text(tracker.getJobIdsForGroup(run)))):
+                for stage in _stages(store, job):
+                    yield from _running_in(store, stage)
 
-    def _running_in(self, store: Any, job: int) -> Iterator[tuple[int, Any]]:
-        try:
-            if str(store.job(job).status()) != "RUNNING":
-                return
-            for stage in map(int, str(store.job(job).stageIds().mkString(",")).split(",")):
-                attempt = store.lastStageAttempt(stage)
-                if not attempt.numActiveTasks() or attempt.numTasks() > TASKS_MAX:
-                    continue
-                tasks = store.taskList(stage, attempt.attemptId(), TASKS_MAX)
-                for task in (tasks.apply(index) for index in range(tasks.size())):
-                    if task.status() == "RUNNING":
-                        yield stage, task
-        except GONE:
-            return  # it has ended
+
+def _running_in(store: Any, stage: int) -> list[Any]:
+    """The tasks of a stage that run; none of one that has not begun, or has ended."""
+    try:
+        attempt = store.lastStageAttempt(stage)
+        if not attempt.numActiveTasks() or attempt.numTasks() > TASKS_MAX:
+            return []
+        tasks = store.taskList(stage, attempt.attemptId(), TASKS_MAX)
+        listed = [tasks.apply(index) for index in range(tasks.size())]
+        return [task for task in listed if task.status() == "RUNNING"]
+    except GONE:
+        return []
+
+
+def _stages(store: Any, job: int) -> list[int]:
+    """The stages of a job; none where Spark has forgotten it."""
+    try:
+        stages = str(store.job(job).stageIds().mkString(","))
+    except GONE:
+        return []
+    return [int(stage) for stage in stages.split(",") if stage]
 
 
 def _field(owner: Any, name: str) -> Any:
@@ -365,11 +369,7 @@ def _end_millis(store: Any, job: int) -> int | None:
 
 def _job_millis(store: Any, job: int) -> int:
     """Run time of the tasks of a job; 0 where Spark has forgotten it."""
-    try:
-        stages = str(store.job(job).stageIds().mkString(","))
-    except GONE:
-        return 0
-    return sum(_stage_millis(store, int(stage)) for stage in stages.split(",") if stage)
+    return sum(_stage_millis(store, stage) for stage in _stages(store, job))
 
 
 def _stage_millis(store: Any, stage: int) -> int:
