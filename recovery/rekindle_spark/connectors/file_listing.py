@@ -62,11 +62,11 @@ class ListedFile:
     @property
     def contents(self) -> FileContents:
         """What it has."""
-        return FileContents(self.rows, self.marks, self.columns, self.error)
+        return FileContents(self.rows, self.marks, self.columns, self.error, self.digest)
 
     def record(self) -> dict[str, Any]:
-        """As it stands in a record, without what is empty, and without its digest, which stands
-        beside it."""
+        """Return the fields that a record has of it: those that are not empty, without the digest,
+        which stands beside it."""
         found = {name: value for name, value in asdict(self).items() if name != "digest"}
         return {name: value for name, value in found.items() if value != () and value != ""}
 
@@ -80,8 +80,8 @@ class ListedFile:
 
 
 def of_files(files: Sequence[ListedFile]) -> dict[str, Any]:
-    """What a record says of files. Digests stand apart, since earlier releases know all fields of a
-    file and pass over fields of a record that they do not know."""
+    """Make the content of a record that lists files. Digests stand apart: earlier releases refuse a
+    file with a field that they do not know, and ignore such a field of a record."""
     digests = [one.digest for one in files]
     return {
         "files": [one.record() for one in files],

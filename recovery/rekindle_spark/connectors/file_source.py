@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -318,6 +318,9 @@ class _Asking:
     absences: "_Absences" = field(default_factory=lambda: _Absences())
     missing: dict[str, float] = field(default_factory=dict)
     settling: dict[str, tuple[str, float]] = field(default_factory=dict)
+    # Files that are to be read: those that have the digest of the listing, and those that have not.
+    checked: set[tuple[str, str]] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
     commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
     work: SourceWork | None = None
 
@@ -330,6 +333,7 @@ class _Asking:
             if is_due or self.has_more:
                 while not self._list(now):  # another driver was faster: what it listed is there
                     continue
+                self._check_digests()
                 self.listed_at = now
         except SourceAwayError:
             self.missing.clear()  # who has it back may see some files late
@@ -347,12 +351,7 @@ class _Asking:
         those of the last time."""
         self.commits.append(offsets)
         listing = self.log.listing
-        waiting = {
-            one.name
-            for partition, files in listing.files.items()
-            for one in files
-            if one.end > self._committed(listing, partition)
-        }
+        waiting = {one.name for one in self._waiting(listing)}
         self.missing = {name: at for name, at in self.missing.items() if name in waiting}
         if len(self.commits) == COMMITS_KEPT:
             self.log.shorten(self.commits[0], *self.absences.told(self.there))
@@ -393,7 +392,37 @@ class _Asking:
         self.has_more = len(counted) < len(settled)
         known = [(one, found) for one, found in counted if found is not None]
         files = self._dealt(known)
-        return not files or self.log.add_record(file_listing.of_files(files))
+        if not files:
+            return True
+        if not self.log.add_record(file_listing.of_files(files)):
+            return False
+        self.checked |= {(one.name, one.marked) for one in files}
+        return True
+
+    def _check_digests(self) -> None:
+        """Compare files that are to be read with the digests of the listing: each once, before its
+        offsets are first offered, and one that differs at each listing, since it may come back."""
+        waiting = [one for one in self._waiting(self.log.listing) if one.digest and not one.error]
+        there = [one for one in waiting if self._has_version(one)]
+        self.checked &= {(one.name, one.marked) for one in there}
+        unchecked = [one for one in there if (one.name, one.marked) not in self.checked]
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            are_same = list(pool.map(self._has_digest, unchecked))
+        found = list(zip(unchecked, are_same, strict=True))
+        self.checked |= {(one.name, one.marked) for one, is_same in found if is_same}
+        self.replaced = {one.name for one, is_same in found if not is_same}
+
+    def _has_version(self, one: ListedFile) -> bool:
+        found = self.there.get(one.name)
+        return found is not None and found.version == one.version
+
+    def _has_digest(self, one: ListedFile) -> bool:
+        self._get_on(1, f"compares {one.name} with what was listed")
+        try:
+            with self.source._folder.open(one.name, one.marked):
+                return True
+        except DataLossError:
+            return False
 
     def _has_settled(self, one: Found, now: float) -> bool:
         version, since = self.settling.get(one.name, ("", now))
@@ -417,11 +446,10 @@ class _Asking:
     def _contents(self, one: Found) -> tuple[Found, FileContents | None]:
         source, folder = self.source, self.source._folder
         try:
-            one = replace(one, digest=folder.digest(one.name, one.version))
             found = file_rows.contents(
                 folder,
                 one.name,
-                file_folders.marked(one.version, one.digest),
+                one.version,
                 source._form,
                 lambda count: self._get_on(count, f"counts the rows of {one.name}"),
             )
@@ -447,11 +475,13 @@ class _Asking:
 
     def _waits(self, listing: Listing) -> bool:
         """Whether files are listed that may still be read."""
-        return any(
-            one.end > self._committed(listing, name) and not one.error
-            for name, files in listing.files.items()
-            for one in files
-        )
+        return any(not one.error for one in self._waiting(listing))
+
+    def _waiting(self, listing: Listing) -> Iterator[ListedFile]:
+        """The files with rows that are not read for good."""
+        for partition, files in listing.files.items():
+            committed = self._committed(listing, partition)
+            yield from (one for one in files if one.end > committed)
 
     def _committed(self, listing: Listing, partition: str) -> int:
         newest = self.commits[-1] if self.commits else {}
@@ -465,8 +495,7 @@ class _Asking:
         for one in listing.files[partition]:
             if one.end <= committed or not one.rows or one.error:
                 continue
-            found = self.there.get(one.name)
-            if found is not None and found.version == one.version:
+            if self._has_version(one) and one.name not in self.replaced:
                 self.missing.pop(one.name, None)
                 continue
             since = self.missing.setdefault(one.name, now)
@@ -474,7 +503,8 @@ class _Asking:
                 latest = max(one.begin, oldest)
                 break
             oldest = one.end
-            why = f"file {one.name} {'was changed' if found else 'is not there any more'}"
+            became = "was changed" if one.name in self.there else "is not there any more"
+            why = f"file {one.name} {became}"
         return PartitionOffsets(oldest, max(oldest, latest), why=why)
 
 
@@ -528,7 +558,7 @@ def _listings(step: str) -> str:
 
 
 def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:
-    known = (found.rows, found.marks, found.columns, found.error, one.digest)
+    known = (found.rows, found.marks, found.columns, found.error, found.digest)
     return ListedFile(one.name, one.bytes, one.version, one.modified, partition, begin, *known)
 
 
