@@ -270,7 +270,7 @@ class FileSource:
         """Whether a file is as it was. Without dead letters one that cannot be read holds its
         queries up, until it is mended or removed; no epoch with it has counted before."""
         try:
-            with self._folder.open(one.name, one.version) as file:
+            with self._folder.open(one.name, one.marked) as file:
                 # a bucket compares versions when it is read; no file that is listed is empty
                 return bool(file.read(1))
         except DataLossError:
@@ -321,6 +321,9 @@ class _Asking:
     # Files that are to be read: those that have the digest of the listing, and those that have not.
     checked: set[tuple[str, str]] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
+    # Files that could not be read and have another digest now, with what they were listed as.
+    mended: dict[str, str] = field(default_factory=dict)
+    compared_at: float | None = None
     commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
     work: SourceWork | None = None
 
@@ -379,11 +382,8 @@ class _Asking:
                 what="is empty, and listed files are still to be read",
                 remedy="see that what is mounted there is there, and bring the files back",
             )
-        new = [
-            one
-            for one in self.there.values()
-            if one.name not in listing.seen or listing.is_mended(one.name, one.version)
-        ]
+        self._compare_unreadable(listing, now)
+        new = [one for one in self.there.values() if self._is_new(one, listing)]
         if not listing.number and not source.include_existing_files:
             return self.log.add_record({"files": [], "seen": sorted(one.name for one in new)})
         settled = [one for one in new if self._has_settled(one, now)]
@@ -399,6 +399,30 @@ class _Asking:
         self.checked |= {(one.name, one.marked) for one in files}
         return True
 
+    def _is_new(self, one: Found, listing: Listing) -> bool:
+        known = one.name in listing.seen and not listing.is_mended(one.name, one.version)
+        return not known or self._is_mended(one.name, listing)
+
+    def _is_mended(self, name: str, listing: Listing) -> bool:
+        """Whether it was the newest version of an unreadable file that has another digest now."""
+        return name in self.mended and self.mended[name] == listing.unreadable.get(name)
+
+    def _compare_unreadable(self, listing: Listing, now: float) -> None:
+        """See once a minute which files that could not be read have other content, but the same
+        size and time of change."""
+        if self.compared_at is not None and now - self.compared_at < ABSENCE_SECONDS:
+            return
+        self.compared_at = now
+        same = [
+            (name, marked)
+            for name, marked in listing.unreadable.items()
+            if name in self.there and marked.startswith(f"{self.there[name].version} ")
+        ]
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            are_same = list(pool.map(lambda one: self._has_digest(*one), same))
+        found = zip(same, are_same, strict=True)
+        self.mended = {name: marked for (name, marked), is_same in found if not is_same}
+
     def _check_digests(self) -> None:
         """Compare files that are to be read with the digests of the listing: each once, before its
         offsets are first offered, and one that differs at each listing, since it may come back."""
@@ -407,7 +431,7 @@ class _Asking:
         self.checked &= {(one.name, one.marked) for one in there}
         unchecked = [one for one in there if (one.name, one.marked) not in self.checked]
         with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
-            are_same = list(pool.map(self._has_digest, unchecked))
+            are_same = list(pool.map(lambda one: self._has_digest(one.name, one.marked), unchecked))
         found = list(zip(unchecked, are_same, strict=True))
         self.checked |= {(one.name, one.marked) for one, is_same in found if is_same}
         self.replaced = {one.name for one, is_same in found if not is_same}
@@ -416,18 +440,19 @@ class _Asking:
         found = self.there.get(one.name)
         return found is not None and found.version == one.version
 
-    def _has_digest(self, one: ListedFile) -> bool:
-        self._get_on(1, f"compares {one.name} with what was listed")
+    def _has_digest(self, name: str, marked: str) -> bool:
+        self._get_on(1, f"compares {name} with what was listed")
         try:
-            with self.source._folder.open(one.name, one.marked):
+            with self.source._folder.open(name, marked):
                 return True
         except DataLossError:
             return False
 
     def _has_settled(self, one: Found, now: float) -> bool:
-        version, since = self.settling.get(one.name, ("", now))
-        if version != one.version:
-            self.settling[one.name] = (one.version, now)
+        version = f"{one.version} {self.mended.get(one.name, '')}"
+        before, since = self.settling.get(one.name, ("", now))
+        if before != version:
+            self.settling[one.name] = (version, now)
             since = now
         is_mended = one.name in self.log.listing.unreadable
         seconds = self.source.settle_seconds
