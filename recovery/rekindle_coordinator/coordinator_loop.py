@@ -131,7 +131,7 @@ class CoordinatorLoop:
                 self._list()
                 self._take_news(now)
                 self._attend(now)
-                self._retire(now)
+                self._retire()
             except StoreUnreachable:
                 self._retry_at = time.monotonic() + RETRY_SECONDS
         self.metrics.applications.set(len(self.desks))
@@ -328,12 +328,13 @@ class CoordinatorLoop:
             desk.look_at = now + STOPPED_SECONDS
         self.turns.at(place, desk.look_at)
 
-    def _retire(self, now: float) -> None:
+    def _retire(self) -> None:
         """Have records of applications that are gone removed, when it is time."""
         if not self.leading or self.retention is None or not self.retention.is_due:
             return
         silent = [place for place, desk in self.desks.items() if desk.records.is_silent]
-        self.retention.begin([place for place in silent if not self._exists(place)], now)
+        gone = [place for place in silent if not self._exists(place)]
+        self.retention.begin(gone, lambda place: self.leading and not self._exists(place))
 
     def _exists(self, place: Place) -> bool:
         """Whether there is anything of an application; also where the provider cannot say."""

@@ -42,7 +42,8 @@ class NodeProvider(Protocol):
         that is not known yet, so that those that are `recorded` in its case remain."""
 
     def exists(self, place: Place) -> bool:
-        """Whether there is anything of an application, as an object, pod or process."""
+        """Whether there is anything of an application, as an object, pod or process. Any thread may
+        ask."""
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the newest driver has certainly ended. `heartbeat` is the newest known, perhaps

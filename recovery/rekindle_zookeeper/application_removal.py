@@ -1,59 +1,82 @@
-"""An application's records as a whole: when they were written last, and their removal.
+"""An application's records as a whole: a look at all of them, and their removal as they were then.
 
-`rekindle reset` and the coordinator remove the same, in the same order.
+`rekindle reset` and the coordinator remove the same. All records go in one transaction, folders and
+guards with them, so that nobody finds a half of an application.
 """
 
-from rekindle.model.errors import RunError
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
-from rekindle_zookeeper.sessions import StoreUnreachable
+from rekindle_zookeeper.acl import GUARDS
+from rekindle_zookeeper.chunked_records import RecordStat
 from rekindle_zookeeper.zookeeper_connection import Connection
 
-
-def written_at(connection: Connection, place: Place) -> float:
-    """When the newest of an application's records was written, in seconds since 1970 by the
-    servers' clocks; 0 where there are none. A driver that is there writes every few seconds."""
-    names = connection.children(place.path())
-    return connection.written_at([place.path(), *(place.path(name) for name in names)])
+AT_ONCE_MAX = 500
 
 
-def remove_application(connection: Connection, place: Place) -> None:
-    """Remove all records of an application. Raises Conflict where it has a driver.
+@dataclass(frozen=True, slots=True)
+class FoundApplication:
+    """The versions of all records of an application, folders and guards among them, and when the
+    newest was written, in seconds since 1970 by the servers' clocks."""
 
-    The records go together, unless a driver has come; what only they give a meaning to goes before
-    them, so that nothing of it is left if this is interrupted and begun again.
-    """
-    for folder in (store_paths.DIRECTIVES, store_paths.ACKS):
-        for name in held(connection, place, folder):
-            connection.remove(place.path(folder, name))
-    guarded = (store_paths.COORDINATION, store_paths.ORDERS, store_paths.DIRECTIVES)
-    guards = [
-        place.path(record, *depth)
-        for record in guarded
-        for depth in ((store_paths.GUARD, store_paths.GUARD), (store_paths.GUARD,))
-    ]
-    kept = (*store_paths.FOLDERS, store_paths.HEARTBEAT)
-    records = [name for name in connection.children(place.path()) if name not in kept]
-    connection.remove_together(
-        [*guards, *(place.path(name) for name in records)],
-        absent=place.path(store_paths.HEARTBEAT),
+    place: Place
+    versions: Mapping[str, int]
+    written_at: float
+
+    @property
+    def has_driver(self) -> bool:
+        """Whether there is a heartbeat."""
+        return self.place.path(store_paths.HEARTBEAT) in self.versions
+
+
+def store_time(connection: Connection) -> float:
+    """The servers' time in seconds since 1970: when a record was written that this call writes."""
+    connection.put(store_paths.CLOCK, b"")
+    found = connection.stats([store_paths.CLOCK]).get(store_paths.CLOCK)
+    return 0.0 if found is None else found.written_at
+
+
+def look_at_application(connection: Connection, place: Place) -> FoundApplication:
+    """Find all records of an application. A driver that is there writes every few seconds."""
+    paths = {place.path(), *(place.path(*names) for names in GUARDS)}
+    for name in connection.children(place.path()):
+        lower = connection.children(place.path(name))
+        paths |= {place.path(name), *(place.path(name, item) for item in lower)}
+    ordered = sorted(paths)
+    stats: dict[str, RecordStat] = {}
+    for start in range(0, len(ordered), AT_ONCE_MAX):
+        stats |= connection.stats(ordered[start : start + AT_ONCE_MAX])
+    return FoundApplication(
+        place,
+        {path: stat.version for path, stat in stats.items()},
+        max((stat.written_at for stat in stats.values()), default=0.0),
     )
-    left = connection.sweep(place.path(), {})
-    connection.sweep(place.path(), left)
-    for path in (*(place.path(folder) for folder in store_paths.FOLDERS), place.path()):
-        _remove_empty(connection, path)
+
+
+def remove_application(connection: Connection, found: FoundApplication) -> None:
+    """Remove all records of an application. Raises Conflict where it has a driver, or where any
+    record is another one than at the look.
+
+    Where there are too many directives and acknowledgements for one transaction, most go before the
+    others, on the same conditions.
+    """
+    numbered = [path for path in sorted(found.versions) if _is_numbered(path)]
+    early = numbered[AT_ONCE_MAX:]
+    last = {path: version for path, version in found.versions.items() if path not in set(early)}
+    absent: dict[str, int | None] = {found.place.path(store_paths.HEARTBEAT): None}
+    for start in range(0, len(early), AT_ONCE_MAX):
+        some = {path: found.versions[path] for path in early[start : start + AT_ONCE_MAX]}
+        connection.remove_together(some, last | absent)
+    connection.remove_together(last, absent)
+
+
+def _is_numbered(path: str) -> bool:
+    """Whether a path is that of a directive or an acknowledgement."""
+    return bool(store_paths.numbers([path.rpartition("/")[2]]))
 
 
 def held(connection: Connection, place: Place, folder: str) -> list[str]:
     """Names of the records in a folder of an application."""
     return [name for name in connection.children(place.path(folder)) if name != store_paths.GUARD]
-
-
-def _remove_empty(connection: Connection, path: str) -> None:
-    """A folder; one in which the next driver has made records already stays."""
-    try:
-        connection.remove(path)
-    except StoreUnreachable:
-        raise
-    except RunError:
-        return

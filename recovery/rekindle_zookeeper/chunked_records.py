@@ -12,7 +12,7 @@ record is the number of its changes; one that is removed and made again begins a
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo import exceptions
 from kazoo.client import KazooClient, TransactionRequest
@@ -36,6 +36,14 @@ HEAD_BYTES_MAX = 200
 TRANSACTION_BYTES_MAX = 800_000
 # /rekindle/v1/NAMESPACE/APPLICATION
 APPLICATION_DEPTH = 2
+
+
+class RecordStat(NamedTuple):
+    """The version of a record, and when it was written, in seconds since 1970 by the servers'
+    clocks."""
+
+    version: int
+    written_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,12 @@ def delete(path: str, version: int = -1) -> Step:
 # others may come between our look and our write, but not for ever
 ATTEMPTS_MAX = 10
 Watch = Callable[[WatchedEvent], None]
-CHANGED = (exceptions.BadVersionError, exceptions.NodeExistsError, exceptions.NoNodeError)
+CHANGED = (
+    exceptions.BadVersionError,
+    exceptions.NodeExistsError,
+    exceptions.NoNodeError,
+    exceptions.NotEmptyError,
+)
 
 
 class ChunkedRecords:
@@ -200,12 +213,14 @@ class ChunkedRecords:
         """What ZooKeeper tells of a record; None when it is not there."""
         return self._run(path, lambda client: client.exists_async(path))
 
-    def written_at(self, paths: Sequence[str]) -> float:
-        """When the newest of several records was written, in seconds since 1970 by the servers'
-        clocks; 0 where none is there."""
-        stats = self._stats(paths, store_paths.APPLICATIONS).values()
-        newest = max((stat.mtime for stat in stats if stat is not None), default=0)
-        return float(newest) / 1_000
+    def stats(self, paths: Sequence[str]) -> dict[str, RecordStat]:
+        """Version and time of several records, of those that are there."""
+        found = self._stats(paths, store_paths.APPLICATIONS)
+        return {
+            path: RecordStat(stat.version, stat.mtime / 1_000)
+            for path, stat in found.items()
+            if stat is not None
+        }
 
     def pieces(self, path: str, found: ZnodeStat | None) -> tuple[str, ...]:
         """The paths of a record's pieces; none when it is whole or not there."""
@@ -261,24 +276,17 @@ class ChunkedRecords:
                 return
         raise _restless(path)
 
-    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
-        """Remove records with their pieces, as far as they are there, in one step; or nothing, and
-        raise Conflict, where the record `absent` is there."""
-        for _ in range(ATTEMPTS_MAX):
-            stats = self._stats({*paths, absent}, absent)
-            _compare({absent: None}, stats)
-            found = {path: stat for path in paths if (stat := stats[path]) is not None}
-            named = {piece for path, stat in found.items() for piece in self.pieces(path, stat)}
-            pieces = [piece for piece in sorted(named) if self.stat(piece)]
-            removing = [delete(path, stat.version) for path, stat in found.items()]
-            wanted = [
-                require(absent, None),
-                *removing,
-                *map(delete, pieces),
-            ]
-            if self.commit(wanted, absent):
-                return
-        raise _restless(absent)
+    def remove_together(
+        self, removed: Mapping[str, int], expected: Mapping[str, int | None]
+    ) -> None:
+        """Remove records that are at these versions, folders after what is in them; or, unless
+        every record of `expected` is at its version (None: not there) and nothing else lies below
+        those that are removed, nothing, and raise Conflict."""
+        conditions = [require(path, version) for path, version in expected.items()]
+        deepest_first = sorted(removed, key=lambda path: -path.count("/"))
+        removing = [delete(path, removed[path]) for path in deepest_first]
+        if not self.commit([*conditions, *removing], store_paths.APPLICATIONS):
+            raise Conflict(", ".join(expected))
 
     def commit(self, wanted: Iterable[Step], path: str) -> bool:
         """Do all steps or, when something is not as they demand, none; which of the two."""

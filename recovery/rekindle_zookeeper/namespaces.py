@@ -24,10 +24,11 @@ from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import acl
 from rekindle_zookeeper.acl import ALL, Credential, rights
-from rekindle_zookeeper.chunked_records import ChunkedRecords, Step
-from rekindle_zookeeper.sessions import Sessions
+from rekindle_zookeeper.chunked_records import ChunkedRecords, Step, write
+from rekindle_zookeeper.sessions import Conflict, Sessions
 
 QUOTAS = "/zookeeper/quota"
+SHARED = (store_paths.ELECTION, store_paths.OPERATORS, store_paths.CLOCK)
 ROOTS = ("/", "/zookeeper", QUOTAS)
 AT_ONCE_MAX = 100
 
@@ -65,7 +66,7 @@ class Namespaces:
     def lock(self, *, root: bool) -> None:
         """Let nobody else make records above the namespaces; with `root` nowhere else either."""
         folder = store_paths.APPLICATIONS.rpartition("/")[0]
-        ours = (folder, store_paths.APPLICATIONS, store_paths.ELECTION, store_paths.OPERATORS)
+        ours = (folder, store_paths.APPLICATIONS, *SHARED)
         for path in ours:
             self._make(path)
         self._bring(ours)
@@ -97,7 +98,7 @@ class Namespaces:
         self._digests[namespace] = ""
         self.hold(namespace)
 
-    def clear(self, namespace: str) -> None:
+    def remove_namespace(self, namespace: str) -> None:
         """Remove the folder and the quota of a namespace that is gone, once it has no application
         any more."""
         path = f"{store_paths.APPLICATIONS}/{namespace}"
@@ -108,25 +109,41 @@ class Namespaces:
             self._records.remove(gone)
         self._digests.pop(namespace, None)
 
-    def secure(self, place: Place, records: Mapping[str, bytes], mark: str) -> bool:
+    def secure(
+        self, place: Place, records: Mapping[str, bytes], mark: str, *, make: bool = True
+    ) -> bool:
         """Have an application's place with just its rights; whether there was anything to do.
 
         `records` are what `coordination` and `orders` hold where they are made; `mark` is another
-        one whenever all is to be looked at again, as when another driver has come.
+        one whenever all is to be looked at again, as when another driver has come. A place that is
+        not there is made only with `make`. Raises Conflict where a place is removed meanwhile.
         """
         said = self._mark(place, mark)
         guard = place.path(store_paths.COORDINATION, store_paths.GUARD)
         found = self._records.get(guard)
         if found is not None and found[0] == said:
             return False
+        is_there = self._records.stat(place.path()) is not None
+        if not is_there and not make:
+            return False
         wanted = _wanted(place, records)
-        if self._records.stat(place.path()) is not None or not self._make_all(wanted):
-            for path, data in wanted.items():
-                self._make(path, data)
-            self._bring(self._below(place))
-            self._bring([place.path()])
-        self._records.put(guard, said)
+        if is_there or not self._make_all(wanted):
+            self._complete(place, wanted)
+        made = self._records.stat(guard)
+        if made is None or not self._records.commit([write(guard, said, made, 0)], guard):
+            raise Conflict(guard)
         return True
+
+    def _complete(self, place: Place, wanted: Mapping[str, bytes]) -> None:
+        """Make what a place lacks, but not the place itself, and bring all of it to its rights."""
+        try:
+            for path, data in wanted.items():
+                if path != place.path():
+                    self._make(path, data)
+        except exceptions.NoNodeError as error:
+            raise Conflict(place.path()) from error
+        self._bring(self._below(place))
+        self._bring([place.path()])
 
     def _mark(self, place: Place, mark: str) -> bytes:
         text = "\n".join(("1", self._operator, self._digest(place.namespace), mark))

@@ -126,7 +126,12 @@ TROUBLE = (
     exceptions.ThrottledOpError,
 )
 # what callers reckon with: a record is there, or not, or has changed
-EXPECTED = (exceptions.BadVersionError, exceptions.NodeExistsError, exceptions.NoNodeError)
+EXPECTED = (
+    exceptions.BadVersionError,
+    exceptions.NodeExistsError,
+    exceptions.NoNodeError,
+    exceptions.NotEmptyError,
+)
 # of the steps of a transaction around the one that failed
 CONSEQUENCES = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 LOG = logging.getLogger("rekindle_zookeeper")

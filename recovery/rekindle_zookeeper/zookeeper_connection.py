@@ -13,7 +13,7 @@ from rekindle.model.errors import InputError
 from rekindle.protocol import store_paths
 from rekindle_zookeeper import chunked_records
 from rekindle_zookeeper.acl import Access
-from rekindle_zookeeper.chunked_records import ChunkedRecords
+from rekindle_zookeeper.chunked_records import ChunkedRecords, RecordStat
 from rekindle_zookeeper.elections import Election
 from rekindle_zookeeper.encryption import Encryption
 from rekindle_zookeeper.namespaces import Namespaces
@@ -167,10 +167,9 @@ class Connection:
         """Names below a path, ascending; none when it is not there."""
         return self._records.children(path)
 
-    def written_at(self, paths: Sequence[str]) -> float:
-        """When the newest of several records was written, in seconds since 1970 by the servers'
-        clocks; 0 where none is there."""
-        return self._records.written_at(paths)
+    def stats(self, paths: Sequence[str]) -> dict[str, RecordStat]:
+        """Version and time of several records, of those that are there."""
+        return self._records.stats(paths)
 
     def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
         """Write a record whatever is there, its parents if need be. An ephemeral one goes with
@@ -193,10 +192,13 @@ class Connection:
         raise Conflict when it is another."""
         self._records.remove(path, version)
 
-    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
-        """Remove records with their pieces, as far as they are there, in one step; or nothing, and
-        raise Conflict, where the record `absent` is there."""
-        self._records.remove_together(paths, absent=absent)
+    def remove_together(
+        self, removed: Mapping[str, int], expected: Mapping[str, int | None]
+    ) -> None:
+        """Remove records that are at these versions, folders after what is in them; or, unless
+        every record of `expected` is at its version (None: not there) and nothing else lies below
+        those that are removed, nothing, and raise Conflict."""
+        self._records.remove_together(removed, expected)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         """Have it called when the record or its children may have changed, and after each connect,

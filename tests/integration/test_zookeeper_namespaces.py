@@ -1,7 +1,7 @@
 """Namespaces kept apart on a real ZooKeeper: what each may do, and what it may not."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,11 @@ from rekindle_zookeeper import (
     derive,
     to_text,
 )
-from rekindle_zookeeper.application_removal import remove_application, written_at
+from rekindle_zookeeper.application_removal import (
+    look_at_application,
+    remove_application,
+    store_time,
+)
 
 pytest_plugins = ("zookeeper_fixtures",)
 
@@ -106,7 +110,9 @@ def test_an_application_and_a_namespace_that_are_gone_leave_nothing_behind(
     sidecar = connect(secret=to_text(credential(A)))
     before = time.time()
     sidecar.put(A.path(store_paths.TOPOLOGY), b"t" * LARGE)
-    assert before - 1 <= written_at(operator, A) <= time.time() + 1
+    written_at = look_at_application(operator, A).written_at
+    assert before - 1 <= written_at <= store_time(operator) <= time.time() + 1
+    assert operator.stats(["/rekindle/clock", "/rekindle/none"]).keys() == {"/rekindle/clock"}
     directive = A.path(store_paths.DIRECTIVES, store_paths.numbered(1))
     operator.transact(
         {A.path(store_paths.COORDINATION): 0},
@@ -114,15 +120,17 @@ def test_an_application_and_a_namespace_that_are_gone_leave_nothing_behind(
     )
     sidecar.put(A.path(store_paths.HEARTBEAT), b"h", ephemeral=True)
     with pytest.raises(Conflict):
-        remove_application(operator, A)
+        remove_application(operator, look_at_application(operator, A))
     assert operator.get(A.path(store_paths.COORDINATION)) == (b"c" * LARGE, 1)
+    assert operator.get(directive) == (b"d", 0)
     assert operator.children(A.path(store_paths.COORDINATION)) == [store_paths.GUARD]
     sidecar.remove(A.path(store_paths.HEARTBEAT))
-    namespaces_of(operator).clear(A.namespace)
+    namespaces_of(operator).remove_namespace(A.namespace)
     assert operator.children(store_paths.APPLICATIONS) == [A.namespace, B.namespace]
-    remove_application(operator, A)
+    remove_application(operator, look_at_application(operator, A))
     assert operator.children(f"{store_paths.APPLICATIONS}/{A.namespace}") == []
-    namespaces_of(operator).clear(A.namespace)
+    assert not namespaces_of(operator).secure(A, RECORDS, "", make=False)
+    namespaces_of(operator).remove_namespace(A.namespace)
     assert operator.children(store_paths.APPLICATIONS) == [B.namespace]
     with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
         quotas = client.get_children(f"/zookeeper/quota{store_paths.APPLICATIONS}")
@@ -131,6 +139,49 @@ def test_an_application_and_a_namespace_that_are_gone_leave_nothing_behind(
     namespaces_of(operator).admit(A.namespace, credential(A), NamespaceQuota(1_000, 50_000_000))
     assert namespaces_of(operator).secure(A, RECORDS, "driver-2")
     sidecar.put(A.path(store_paths.TOPOLOGY), b"again")
+
+
+def test_what_happens_between_a_look_and_the_removal_keeps_all_of_the_place(
+    operator: Connection, connect: Connect
+) -> None:
+    """A new driver's rights, orders, records that nobody has seen, and a heartbeat."""
+    sidecar = connect(secret=to_text(credential(A)))
+    sidecar.put(A.path(store_paths.TOPOLOGY), b"t" * LARGE)
+    changes: list[Callable[[], object]] = [
+        lambda: namespaces_of(operator).secure(A, RECORDS, "driver-2"),
+        lambda: operator.put(A.path(store_paths.ORDERS), b'{"paused":true}'),
+        lambda: sidecar.put(A.path(store_paths.ACKS, store_paths.numbered(1)), b"ack"),
+        lambda: sidecar.put(A.path(store_paths.PROGRESS), b"p"),
+        lambda: sidecar.put(A.path(store_paths.HEARTBEAT), b"h", ephemeral=True),
+    ]
+    for change in changes:
+        found = look_at_application(operator, A)
+        change()
+        before = look_at_application(operator, A)
+        with pytest.raises(Conflict):
+            remove_application(operator, found)
+        assert look_at_application(operator, A) == before
+
+
+def test_a_place_that_is_removed_while_it_gets_its_rights_is_not_left_in_halves(
+    operator: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespaces = namespaces_of(operator)
+    below = Namespaces._below
+
+    def slow(self: Namespaces, place: Place) -> list[str]:
+        found = below(self, place)
+        remove_application(operator, look_at_application(operator, place))
+        return found
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Namespaces, "_below", slow)
+        with pytest.raises(Conflict):
+            namespaces.secure(A, RECORDS, "driver-2")
+    assert operator.children(f"{store_paths.APPLICATIONS}/{A.namespace}") == []
+    assert namespaces.secure(A, RECORDS, "driver-2")
+    names = [*RECORDS, *store_paths.FOLDERS]
+    assert operator.children(A.path()) == sorted(names)
 
 
 @pytest.mark.parametrize("who", ["another namespace", "nobody", "a wrong secret", "an old one"])

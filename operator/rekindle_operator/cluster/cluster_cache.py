@@ -177,6 +177,13 @@ class ClusterCache:
             return None
         return room(known, self._held.get(node, 0), application.executors)
 
+    def has_objects(self, place: Place) -> bool:
+        """Whether there is a pod or a SparkApplication of an application. Remembers nothing, so any
+        thread may ask; RuntimeError where what is seen changes meanwhile."""
+        drivers = self._drivers_of_place.get(place, {})
+        executors = self._executors_of(place, drivers)
+        return bool(drivers or self._resources_of(place)) or next(executors, None) is not None
+
     def _join(self, place: Place) -> MatchedApplication | None:
         drivers = self._drivers_of_place.get(place, {})
         executors = tuple(self._executors_of(place, drivers))

@@ -102,6 +102,11 @@ class ClusterView:
         """An application as it is now."""
         return self.registry.application(place)
 
+    def has_objects(self, place: Place) -> bool:
+        """Whether there is a pod or a SparkApplication of an application. Any thread may ask, and
+        gets RuntimeError where what is seen changes meanwhile."""
+        return self.registry.has_objects(place)
+
     def applications(self) -> Iterator[MatchedApplication]:
         """All of them."""
         for place in sorted(self.registry.places()):

@@ -94,7 +94,7 @@ class CoordinationAdapter:
 
     def exists(self, place: Place) -> bool:
         """Whether there is a pod or a SparkApplication of it."""
-        return self.known.application(place) is not None
+        return self.known.has_objects(place)
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the driver's pod has ended, was replaced, or stands on a lost node."""

@@ -28,7 +28,15 @@ from rekindle_operator.api.recovery_class import AUTHORITY_KEY, CREDENTIAL_KEY, 
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_zookeeper import Connection, Credential, NamespaceQuota, Namespaces, derive, to_text
+from rekindle_zookeeper import (
+    Conflict,
+    Connection,
+    Credential,
+    NamespaceQuota,
+    Namespaces,
+    derive,
+    to_text,
+)
 
 APPLY = "application/apply-patch+yaml"
 OWNER = "rekindle-operator"
@@ -38,6 +46,8 @@ RETRY_SECONDS = 5.0
 AGAIN_SECONDS = 300.0
 # How often all records are looked at: applications that are gone leave empty namespaces behind.
 CONVERT_SECONDS = 86_400.0
+# How the API server answers a name that no namespace can have.
+NO_SUCH_NAME = (400, 422)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +155,9 @@ class NamespaceCredentials:
             self._keep(namespace, version, issue, now, again_seconds=AGAIN_SECONDS)
         for place, uid in drivers.items():
             if place.namespace in self._identities:
-                self._keep(str(place), uid, partial(self._secure, place, uid), now)
+                # the records of one that was thought to be gone may have been removed meanwhile
+                secure = partial(self._secure, place, uid)
+                self._keep(str(place), uid, secure, now, again_seconds=AGAIN_SECONDS)
         for namespace in set(self._identities) - wanted:
             leave = partial(self._leave, namespace)
             self._keep(f"{namespace} left", "", leave, now, again_seconds=AGAIN_SECONDS)
@@ -174,6 +186,8 @@ class NamespaceCredentials:
             step()
             done = True
             self._said.pop(what, None)
+        except Conflict:  # a place was removed under our hands
+            done = False
         except RekindleError as trouble:
             done = False
             self._note(what, str(trouble))
@@ -185,16 +199,22 @@ class NamespaceCredentials:
         gone becomes the operator's alone, and goes once nothing is in it."""
         trouble: RekindleError | None = None
         for namespace in self.connection.children(store_paths.APPLICATIONS):
-            if namespace in self._identities or self._is_there(namespace):
-                self.namespaces.hold(namespace)
-            else:
-                self.namespaces.dismiss(namespace)
-                self.namespaces.clear(namespace)
+            try:
+                if namespace in self._identities or self._is_there(namespace):
+                    self.namespaces.hold(namespace)
+                else:
+                    self.namespaces.dismiss(namespace)
+                    self.namespaces.remove_namespace(namespace)
+            except RekindleError as error:  # of one namespace, which others do not wait for
+                trouble = error
+                continue
             for name in self.connection.children(f"{store_paths.APPLICATIONS}/{namespace}"):
                 place = Place(namespace, name)
                 try:
                     self._secure(place, drivers.get(place, ""))
-                except RekindleError as error:  # of one application, which others do not wait for
+                except Conflict:  # its records were removed meanwhile
+                    continue
+                except RekindleError as error:  # of one application
                     trouble = error
         if trouble is not None:
             raise trouble
@@ -202,8 +222,10 @@ class NamespaceCredentials:
     def _is_there(self, namespace: str) -> bool:
         try:
             return self.api.get(path_of(object_kinds.NAMESPACES, name=namespace)) is not None
-        except ApiRefused:  # no namespace has such a name
-            return False
+        except ApiRefused as refused:
+            if refused.status in NO_SUCH_NAME:
+                return False
+            raise
 
     def _leave(self, namespace: str) -> None:
         """Take its rights from a namespace that is gone: one of its name is another one."""
@@ -241,6 +263,8 @@ class NamespaceCredentials:
         return hashlib.sha256(found.encode()).hexdigest()
 
     def _secure(self, place: Place, uid: str) -> None:
+        """Bring the records of an application to their rights; those of a driver, by its `uid`, are
+        made where they are not there."""
         try:
             place.checked()
         except InputError:
@@ -249,7 +273,7 @@ class NamespaceCredentials:
             store_paths.COORDINATION: session.to_record(session.Case()),
             store_paths.ORDERS: protocol.encode(Orders()),
         }
-        if self.namespaces.secure(place, records, uid):
+        if self.namespaces.secure(place, records, uid, make=bool(uid)):
             self.log.write("records-secured", application=str(place))
 
     def _note(self, what: str, text: str) -> None:

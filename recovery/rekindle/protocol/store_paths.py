@@ -10,6 +10,7 @@
         {orders,coordination,directives}/guard    keeps a namespace from removing these
     /rekindle/election                            coordinators, the first of them leads
     /rekindle/operators/IDENTITY                  ephemeral, an operator that acts or stands by
+    /rekindle/clock                               empty: written to read the servers' time
 
 Pure: the shells read and write. Numbers are of ten digits, so that names sort as they count.
 """
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from rekindle.model.errors import InputError, RunError
 
 APPLICATIONS, ELECTION = "/rekindle/v1", "/rekindle/election"
-OPERATORS = "/rekindle/operators"
+OPERATORS, CLOCK = "/rekindle/operators", "/rekindle/clock"
 TOPOLOGY, STATISTICS, PROGRESS, CHECKPOINT = "topology", "statistics", "progress", "checkpoint"
 HEARTBEAT, ORDERS, COORDINATION = "heartbeat", "orders", "coordination"
 DIRECTIVES, ACKS, PIECES = "directives", "acks", "pieces"

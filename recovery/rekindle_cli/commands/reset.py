@@ -22,7 +22,11 @@ from rekindle.protocol.store_paths import Place
 from rekindle_cli import coordination_access
 from rekindle_cli.coordination_access import Application, CaFile, Hosts, SecretFile
 from rekindle_zookeeper import Conflict, Connection
-from rekindle_zookeeper.application_removal import held, remove_application
+from rekindle_zookeeper.application_removal import (
+    held,
+    look_at_application,
+    remove_application,
+)
 
 # What each record is, for whoever decides whether it may go.
 RECORDS = {
@@ -40,6 +44,8 @@ FOLDERS = {
 }
 UNKNOWN = "a record that this version does not know"
 SESSION_SECONDS = 10.0
+# A coordinator and a sidecar that run may write between a look and the removal.
+ATTEMPTS_MAX = 10
 
 Yes = Annotated[bool, typer.Option("--yes", help="Remove it without asking.")]
 
@@ -136,13 +142,15 @@ def _ask() -> None:
 
 
 def _remove(connection: Connection, place: Place) -> None:
-    _check_no_driver(connection, place)
-    try:
-        remove_application(connection, place)
-    except Conflict as conflict:
+    for _ in range(ATTEMPTS_MAX):
         _check_no_driver(connection, place)
-        raise RunError(
-            where=f"application {place}",
-            what="has had a driver meanwhile",
-            remedy="end whoever starts it, and try again",
-        ) from conflict
+        try:
+            remove_application(connection, look_at_application(connection, place))
+        except Conflict:
+            continue
+        return
+    raise RunError(
+        where=f"application {place}",
+        what=f"was written at each of {ATTEMPTS_MAX} attempts to remove it",
+        remedy="end whoever starts or writes it, and try again",
+    )

@@ -70,7 +70,7 @@ def coordinator(
     session_seconds: Annotated[
         float, typer.Option(min=1, max=600, help="After how long of silence another one leads.")
     ] = 10.0,
-    retention_days: RetentionDays = 30,
+    retention_days: RetentionDays = 0,
 ) -> None:
     """Coordinate the applications of a store; several coordinators elect the one that does.
 

@@ -41,14 +41,13 @@ REMEDY = "bring it back as it was, with its time of change; or begin again with 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file of a listing: its path below the folder, its size in bytes, its version, when it was
-    changed (microseconds), and a digest of it where that is known."""
+    """A file of a listing: its path below the folder, its size in bytes, its version, and when it
+    was changed (microseconds)."""
 
     name: str
     bytes: int
     version: str
     modified: int
-    digest: str = ""
 
 
 class FileFolder(Protocol):
@@ -60,9 +59,9 @@ class FileFolder(Protocol):
         """The files in it that are not hidden, in no order, and with `recursive` those of folders
         below. Raises RunError where it may not be read."""
 
-    def digest(self, name: str, version: str) -> str:
-        """A digest of both ends of a file; empty where a version tells all contents apart. Raises
-        as `open` does."""
+    def digest(self, file: io.BufferedIOBase) -> str:
+        """Compute a digest of both ends of a file that `open` has opened; it is empty where each
+        content has a version of its own. Raises as reading does."""
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
         """A file's content. Raises DataLossError where it is gone or is another version, then or
@@ -116,10 +115,12 @@ class LocalFolder:
         """See `FileFolder`."""
         yield from self._below("", recursive)
 
-    def digest(self, name: str, version: str) -> str:
+    def digest(self, file: io.BufferedIOBase) -> str:
         """See `FileFolder`."""
-        with self.open(name, version) as file:
-            return _digest(file)
+        try:
+            return _digest(file.fileno())
+        except OSError as error:
+            raise _of_a_file(f"files at {self.place}", error) from error
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
         """See `FileFolder`."""
@@ -220,9 +221,9 @@ class BucketFolder:
         except OSError as error:
             raise _of_a_bucket(f"files at {self.place}", error) from error
 
-    def digest(self, name: str, version: str) -> str:
+    def digest(self, file: io.BufferedIOBase) -> str:
         """See `FileFolder`."""
-        del name, version
+        del file
         return ""
 
     def open(self, name: str, version: str) -> io.BufferedIOBase:
@@ -255,18 +256,17 @@ class BucketFolder:
 
 
 class _LocalFile(io.RawIOBase):
-    """A file of which each read sees to its version."""
+    """A file of which each read checks the version, and the digest whenever its inode has changed
+    since the last check."""
 
     def __init__(self, path: str, version: str) -> None:
         super().__init__()
         self.path = path
-        self.version, _, digest = version.partition(" ")
+        self.version, _, self.digest = version.partition(" ")
+        self.checked_ns = -1
         self.file = io.FileIO(path)
         try:
             self._check()
-            if digest and _digest(self.file) != digest:
-                raise self._changed()
-            self.file.seek(0)
         except BaseException:
             self.file.close()
             raise
@@ -278,6 +278,10 @@ class _LocalFile(io.RawIOBase):
     def seekable(self) -> bool:
         """Any part can be read."""
         return True
+
+    def fileno(self) -> int:
+        """Return the file's descriptor."""
+        return self.file.fileno()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a position."""
@@ -298,11 +302,16 @@ class _LocalFile(io.RawIOBase):
         super().close()
 
     def _check(self) -> None:
-        if _version(os.fstat(self.file.fileno())) != self.version:
-            raise self._changed()
-
-    def _changed(self) -> DataLossError:
-        return DataLossError(where=f"file {self.path}", what=CHANGED, remedy=REMEDY)
+        status = os.fstat(self.file.fileno())
+        is_same = _version(status) == self.version
+        if is_same and self.digest and status.st_ctime_ns != self.checked_ns:
+            try:
+                is_same = _digest(self.file.fileno()) == self.digest
+            except OSError as error:
+                raise _of_a_file(f"file {self.path}", error) from error
+            self.checked_ns = status.st_ctime_ns
+        if not is_same:
+            raise DataLossError(where=f"file {self.path}", what=CHANGED, remedy=REMEDY)
 
 
 class _BucketFile(io.RawIOBase):
@@ -349,12 +358,15 @@ def _version(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
-def _digest(file: io.BufferedIOBase | io.FileIO) -> str:
-    """Of the first and the last bytes of a file."""
+def _digest(descriptor: int) -> str:
+    """Compute the digest of the first and the last bytes of an open file, wherever it is read."""
     found = hashlib.blake2b(digest_size=16)
-    for begin in (0, max(0, file.seek(0, os.SEEK_END) - DIGEST_BYTES)):
-        file.seek(begin)
-        found.update(file.read(DIGEST_BYTES) or b"")
+    for begin in (0, max(0, os.fstat(descriptor).st_size - DIGEST_BYTES)):
+        end = begin + DIGEST_BYTES
+        # a read may give less than was asked for, as on a mounted file system
+        while begin < end and (part := os.pread(descriptor, end - begin, begin)):
+            found.update(part)
+            begin += len(part)
     return found.hexdigest()
 
 

@@ -62,11 +62,11 @@ class ListedFile:
     @property
     def contents(self) -> FileContents:
         """What it has."""
-        return FileContents(self.rows, self.marks, self.columns, self.error)
+        return FileContents(self.rows, self.marks, self.columns, self.error, self.digest)
 
     def record(self) -> dict[str, Any]:
-        """As it stands in a record, without what is empty, and without its digest, which stands
-        beside it."""
+        """Return the fields that a record has of it: those that are not empty, without the digest,
+        which stands beside it."""
         found = {name: value for name, value in asdict(self).items() if name != "digest"}
         return {name: value for name, value in found.items() if value != () and value != ""}
 
@@ -80,8 +80,8 @@ class ListedFile:
 
 
 def of_files(files: Sequence[ListedFile]) -> dict[str, Any]:
-    """What a record says of files. Digests stand apart, since earlier releases know all fields of a
-    file and pass over fields of a record that they do not know."""
+    """Make the content of a record that lists files. Digests stand apart: earlier releases refuse a
+    file with a field that they do not know, and ignore such a field of a record."""
     digests = [one.digest for one in files]
     return {
         "files": [one.record() for one in files],
@@ -95,8 +95,8 @@ class Listing:
     partition, `begins` where that has its first offset that is still listed; `seen` are the names
     that are not listed again, `absent` for how many seconds some of them had not been found when
     the newest whole record was made; `unreadable` are the versions of files that could not be read
-    as a whole, by name: other versions are listed again. `place` is where the files are; empty
-    where all records are older than this field."""
+    as a whole, by name, as they are opened: others are listed again. `place` is where the files
+    are; empty where all records are older than this field."""
 
     number: int = 0
     place: str = ""
@@ -114,7 +114,14 @@ class Listing:
                 self.files[partition] = []
             self.absent = dict(record.get("absent", {}))
             self.seen.update(self.absent)
-            self.place, self.unreadable = "", dict(record.get("unreadable", {}))
+            known = record.get("unreadable_digests", {})
+            self.place, self.unreadable = (
+                "",
+                {
+                    name: file_folders.marked(version, known.get(name, ""))
+                    for name, version in record.get("unreadable", {}).items()
+                },
+            )
         digests = record.get("digests", [""] * len(record["files"]))
         for one, digest in zip(record["files"], digests, strict=True):
             listed = ListedFile.from_record(one, digest)
@@ -132,7 +139,7 @@ class Listing:
     def _note_version(self, listed: ListedFile) -> None:
         self.unreadable.pop(listed.name, None)
         if listed.error:
-            self.unreadable[listed.name] = listed.version
+            self.unreadable[listed.name] = listed.marked
 
     def end(self, partition: str) -> int:
         """The offset behind the last row of a partition."""
@@ -140,8 +147,9 @@ class Listing:
         return files[-1].end if files else self.begins.get(partition, 0)
 
     def is_mended(self, name: str, version: str) -> bool:
-        """Whether this is another version of a file that could not be read."""
-        return self.unreadable.get(name, version) != version
+        """Whether this is another version of a file that could not be read, by its size and time of
+        change alone."""
+        return self.unreadable.get(name, version).partition(" ")[0] != version
 
     def covering(self, partition: str, begin: int, end: int) -> Sequence[ListedFile] | None:
         """The files that have rows of a range; None where not all of it is listed."""
@@ -167,6 +175,12 @@ class Listing:
         for one in reversed(kept):
             begins[one.partition] = one.begin
         names = {one.name for one in kept}
+        unreadable = {
+            name: marked.partition(" ")
+            for name, marked in sorted(self.unreadable.items())
+            if name in names or name not in forgotten
+        }
+        digests = {name: digest for name, (_, _, digest) in unreadable.items() if digest}
         return {
             "whole": True,
             **of_files(kept),
@@ -176,11 +190,8 @@ class Listing:
                 name: absent[name]
                 for name in sorted((self.seen & absent.keys()) - names - forgotten)
             },
-            "unreadable": {
-                name: version
-                for name, version in sorted(self.unreadable.items())
-                if name in names or name not in forgotten
-            },
+            "unreadable": {name: version for name, (version, _, _) in unreadable.items()},
+            **({"unreadable_digests": digests} if digests else {}),
         }
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -66,13 +66,15 @@ class FileForm:
 @dataclass(frozen=True, slots=True)
 class FileContents:
     """What a file has: rows, for texts some of them with their place in bytes, the first and the
-    end among these, and the columns that its header names. `error` says why it cannot be read as a
-    whole: then it counts as one row, which is rejected."""
+    end among these, and the columns that its header names. `error` is why it cannot be read as a
+    whole: then it counts as one row, which is rejected. `digest` is of the file's ends, where it
+    was opened and needs one."""
 
     rows: int
     marks: tuple[tuple[int, int], ...] = ()
     columns: tuple[str, ...] = ()
     error: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +100,23 @@ def contents(
         taken = "" if form.format == PARQUET else f"; of packed files those of gzip ({PACKED}) are"
         return _unreadable(f"is packed in a way that is not read{taken}")
     with folder.open(name, version) as file:
-        try:
-            if form.format == PARQUET:
-                return _parquet_contents(file, form)
-            return _lines(_unpacked(file, name), form, counted)
-        except RekindleError:
-            raise
-        except (*UNPACKING, pa.ArrowException, csv.Error, OSError, ValueError) as error:
-            kind = {PARQUET: "Parquet", JSON: "JSON lines", CSV: "CSV"}[form.format]
-            said = first_line(error)[:WHY_LENGTH_MAX]
-            return _unreadable(f"cannot be read as {kind} ({said})")
+        digest = folder.digest(file)
+        return replace(_contents_of(file, name, form, counted), digest=digest)
+
+
+def _contents_of(
+    file: io.BufferedIOBase, name: str, form: FileForm, counted: Callable[[int], None]
+) -> FileContents:
+    try:
+        if form.format == PARQUET:
+            return _parquet_contents(file, form)
+        return _lines(_unpacked(file, name), form, counted)
+    except RekindleError:
+        raise
+    except (*UNPACKING, pa.ArrowException, csv.Error, OSError, ValueError) as error:
+        kind = {PARQUET: "Parquet", JSON: "JSON lines", CSV: "CSV"}[form.format]
+        said = first_line(error)[:WHY_LENGTH_MAX]
+        return _unreadable(f"cannot be read as {kind} ({said})")
 
 
 def schema_of(folder: FileFolder, name: str, version: str) -> pa.Schema:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -270,7 +270,7 @@ class FileSource:
         """Whether a file is as it was. Without dead letters one that cannot be read holds its
         queries up, until it is mended or removed; no epoch with it has counted before."""
         try:
-            with self._folder.open(one.name, one.version) as file:
+            with self._folder.open(one.name, one.marked) as file:
                 # a bucket compares versions when it is read; no file that is listed is empty
                 return bool(file.read(1))
         except DataLossError:
@@ -318,6 +318,12 @@ class _Asking:
     absences: "_Absences" = field(default_factory=lambda: _Absences())
     missing: dict[str, float] = field(default_factory=dict)
     settling: dict[str, tuple[str, float]] = field(default_factory=dict)
+    # Files that are to be read: those that have the digest of the listing, and those that have not.
+    checked: set[tuple[str, str]] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
+    # Files that could not be read and have another digest now, with what they were listed as.
+    mended: dict[str, str] = field(default_factory=dict)
+    compared_at: float | None = None
     commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
     work: SourceWork | None = None
 
@@ -330,6 +336,7 @@ class _Asking:
             if is_due or self.has_more:
                 while not self._list(now):  # another driver was faster: what it listed is there
                     continue
+                self._check_digests()
                 self.listed_at = now
         except SourceAwayError:
             self.missing.clear()  # who has it back may see some files late
@@ -347,12 +354,7 @@ class _Asking:
         those of the last time."""
         self.commits.append(offsets)
         listing = self.log.listing
-        waiting = {
-            one.name
-            for partition, files in listing.files.items()
-            for one in files
-            if one.end > self._committed(listing, partition)
-        }
+        waiting = {one.name for one in self._waiting(listing)}
         self.missing = {name: at for name, at in self.missing.items() if name in waiting}
         if len(self.commits) == COMMITS_KEPT:
             self.log.shorten(self.commits[0], *self.absences.told(self.there))
@@ -380,11 +382,8 @@ class _Asking:
                 what="is empty, and listed files are still to be read",
                 remedy="see that what is mounted there is there, and bring the files back",
             )
-        new = [
-            one
-            for one in self.there.values()
-            if one.name not in listing.seen or listing.is_mended(one.name, one.version)
-        ]
+        self._compare_unreadable(listing, now)
+        new = [one for one in self.there.values() if self._is_new(one, listing)]
         if not listing.number and not source.include_existing_files:
             return self.log.add_record({"files": [], "seen": sorted(one.name for one in new)})
         settled = [one for one in new if self._has_settled(one, now)]
@@ -393,12 +392,67 @@ class _Asking:
         self.has_more = len(counted) < len(settled)
         known = [(one, found) for one, found in counted if found is not None]
         files = self._dealt(known)
-        return not files or self.log.add_record(file_listing.of_files(files))
+        if not files:
+            return True
+        if not self.log.add_record(file_listing.of_files(files)):
+            return False
+        self.checked |= {(one.name, one.marked) for one in files}
+        return True
+
+    def _is_new(self, one: Found, listing: Listing) -> bool:
+        known = one.name in listing.seen and not listing.is_mended(one.name, one.version)
+        return not known or self._is_mended(one.name, listing)
+
+    def _is_mended(self, name: str, listing: Listing) -> bool:
+        """Whether it was the newest version of an unreadable file that has another digest now."""
+        return name in self.mended and self.mended[name] == listing.unreadable.get(name)
+
+    def _compare_unreadable(self, listing: Listing, now: float) -> None:
+        """See once a minute which files that could not be read have other content, but the same
+        size and time of change."""
+        if self.compared_at is not None and now - self.compared_at < ABSENCE_SECONDS:
+            return
+        self.compared_at = now
+        same = [
+            (name, marked)
+            for name, marked in listing.unreadable.items()
+            if name in self.there and marked.startswith(f"{self.there[name].version} ")
+        ]
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            are_same = list(pool.map(lambda one: self._has_digest(*one), same))
+        found = zip(same, are_same, strict=True)
+        self.mended = {name: marked for (name, marked), is_same in found if not is_same}
+
+    def _check_digests(self) -> None:
+        """Compare files that are to be read with the digests of the listing: each once, before its
+        offsets are first offered, and one that differs at each listing, since it may come back."""
+        waiting = [one for one in self._waiting(self.log.listing) if one.digest and not one.error]
+        there = [one for one in waiting if self._has_version(one)]
+        self.checked &= {(one.name, one.marked) for one in there}
+        unchecked = [one for one in there if (one.name, one.marked) not in self.checked]
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            are_same = list(pool.map(lambda one: self._has_digest(one.name, one.marked), unchecked))
+        found = list(zip(unchecked, are_same, strict=True))
+        self.checked |= {(one.name, one.marked) for one, is_same in found if is_same}
+        self.replaced = {one.name for one, is_same in found if not is_same}
+
+    def _has_version(self, one: ListedFile) -> bool:
+        found = self.there.get(one.name)
+        return found is not None and found.version == one.version
+
+    def _has_digest(self, name: str, marked: str) -> bool:
+        self._get_on(1, f"compares {name} with what was listed")
+        try:
+            with self.source._folder.open(name, marked):
+                return True
+        except DataLossError:
+            return False
 
     def _has_settled(self, one: Found, now: float) -> bool:
-        version, since = self.settling.get(one.name, ("", now))
-        if version != one.version:
-            self.settling[one.name] = (one.version, now)
+        version = f"{one.version} {self.mended.get(one.name, '')}"
+        before, since = self.settling.get(one.name, ("", now))
+        if before != version:
+            self.settling[one.name] = (version, now)
             since = now
         is_mended = one.name in self.log.listing.unreadable
         seconds = self.source.settle_seconds
@@ -417,11 +471,10 @@ class _Asking:
     def _contents(self, one: Found) -> tuple[Found, FileContents | None]:
         source, folder = self.source, self.source._folder
         try:
-            one = replace(one, digest=folder.digest(one.name, one.version))
             found = file_rows.contents(
                 folder,
                 one.name,
-                file_folders.marked(one.version, one.digest),
+                one.version,
                 source._form,
                 lambda count: self._get_on(count, f"counts the rows of {one.name}"),
             )
@@ -447,11 +500,13 @@ class _Asking:
 
     def _waits(self, listing: Listing) -> bool:
         """Whether files are listed that may still be read."""
-        return any(
-            one.end > self._committed(listing, name) and not one.error
-            for name, files in listing.files.items()
-            for one in files
-        )
+        return any(not one.error for one in self._waiting(listing))
+
+    def _waiting(self, listing: Listing) -> Iterator[ListedFile]:
+        """The files with rows that are not read for good."""
+        for partition, files in listing.files.items():
+            committed = self._committed(listing, partition)
+            yield from (one for one in files if one.end > committed)
 
     def _committed(self, listing: Listing, partition: str) -> int:
         newest = self.commits[-1] if self.commits else {}
@@ -465,8 +520,7 @@ class _Asking:
         for one in listing.files[partition]:
             if one.end <= committed or not one.rows or one.error:
                 continue
-            found = self.there.get(one.name)
-            if found is not None and found.version == one.version:
+            if self._has_version(one) and one.name not in self.replaced:
                 self.missing.pop(one.name, None)
                 continue
             since = self.missing.setdefault(one.name, now)
@@ -474,7 +528,8 @@ class _Asking:
                 latest = max(one.begin, oldest)
                 break
             oldest = one.end
-            why = f"file {one.name} {'was changed' if found else 'is not there any more'}"
+            became = "was changed" if one.name in self.there else "is not there any more"
+            why = f"file {one.name} {became}"
         return PartitionOffsets(oldest, max(oldest, latest), why=why)
 
 
@@ -528,7 +583,7 @@ def _listings(step: str) -> str:
 
 
 def _listed(one: Found, partition: str, begin: int, found: FileContents) -> ListedFile:
-    known = (found.rows, found.marks, found.columns, found.error, one.digest)
+    known = (found.rows, found.marks, found.columns, found.error, found.digest)
     return ListedFile(one.name, one.bytes, one.version, one.modified, partition, begin, *known)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rekindle_simulation import simulated_store
 from rekindle_zookeeper import Conflict, StoreUnreachable
+from rekindle_zookeeper.chunked_records import RecordStat
 
 
 @dataclass(eq=False)
@@ -91,9 +92,9 @@ class ConnectionInMemory:
         self.fired.discard(path)
         return sorted({name.partition("/")[0] for name in self.shared.store.children(path)})
 
-    def written_at(self, paths: Sequence[str]) -> float:
+    def stats(self, paths: Sequence[str]) -> dict[str, RecordStat]:
         self._answer()
-        return max((self.shared.written.get(path, 0.0) for path in paths), default=0.0)
+        return {path: self._stat(path) for path in paths if self._is_there(path)}
 
     def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
         del ephemeral
@@ -120,12 +121,27 @@ class ConnectionInMemory:
             raise Conflict(path)
         self.shared.store.remove(path)
 
-    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
+    def remove_together(
+        self, removed: Mapping[str, int], expected: Mapping[str, int | None]
+    ) -> None:
         self._answer()
-        if self.shared.store.get(absent) is not None:
-            raise Conflict(absent)
-        for path in paths:
+        for path, version in {**expected, **removed}.items():
+            if (self._stat(path).version if self._is_there(path) else None) != version:
+                raise Conflict(path)
+        for path in removed:
+            below = {f"{path}/{name}" for name in self.shared.store.children(path)}
+            if below - removed.keys():
+                raise Conflict(path)
+        for path in removed:
             self.shared.store.remove(path)
+
+    def _is_there(self, path: str) -> bool:
+        """A folder is there while there is a record in it."""
+        return self.shared.store.get(path) is not None or bool(self.shared.store.children(path))
+
+    def _stat(self, path: str) -> RecordStat:
+        found = self.shared.store.get(path)
+        return RecordStat(0 if found is None else found[1], self.shared.written.get(path, 0.0))
 
     def sweep(self, folder: str, seen: Mapping[str, int]) -> dict[str, int]:
         """No record is split here."""

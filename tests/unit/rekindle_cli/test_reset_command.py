@@ -12,6 +12,7 @@ from rekindle.protocol import Heartbeat, Orders, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_bench.application_fleet import Fleet, Member, shape
 from rekindle_cli import command_line, coordination_access
+from rekindle_zookeeper.chunked_records import RecordStat
 
 PLACE, OTHER = Place("default", "flights"), Place("test", "weather")
 HEARTBEAT = PLACE.path(store_paths.HEARTBEAT)
@@ -134,18 +135,38 @@ def test_a_driver_that_comes_in_between_keeps_its_records(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    remove = ConnectionInMemory.remove
+    stats = ConnectionInMemory.stats
 
-    def slow(self: ConnectionInMemory, path: str, version: int | None = None) -> None:
-        remove(self, path, version)
-        if path.startswith(PLACE.path(store_paths.ACKS)):
-            beat(self)
+    def slow(self: ConnectionInMemory, paths: list[str]) -> dict[str, RecordStat]:
+        found = stats(self, paths)
+        beat(self)
+        return found
 
-    monkeypatch.setattr(ConnectionInMemory, "remove", slow)
+    monkeypatch.setattr(ConnectionInMemory, "stats", slow)
     code, _, error = ended(capsys, "--yes")
     assert (code, "has a driver that is there" in error) == (2, True)
     assert connection.get(PLACE.path(store_paths.TOPOLOGY)) is not None
     assert connection.get(PLACE.path(store_paths.ORDERS)) is not None
+    assert len(connection.children(PLACE.path(store_paths.DIRECTIVES))) == 2
+
+
+def test_a_reset_goes_on_where_a_coordinator_writes_meanwhile(
+    connection: ConnectionInMemory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stats, written = ConnectionInMemory.stats, list[str]()
+
+    def slow(self: ConnectionInMemory, paths: list[str]) -> dict[str, RecordStat]:
+        found = stats(self, paths)
+        if len(written) < 2:
+            written.append(PLACE.path(store_paths.COORDINATION))
+            self.put(written[-1], b"another")
+        return found
+
+    monkeypatch.setattr(ConnectionInMemory, "stats", slow)
+    assert ended(capsys, "--yes")[0] == 0
+    assert paths(connection, PLACE) == []
 
 
 def test_a_reset_that_was_interrupted_can_be_done_again(

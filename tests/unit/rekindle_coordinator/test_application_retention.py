@@ -3,14 +3,15 @@
 import io
 import json
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pytest
 from shell_world import Coordinator, Provider, World
-from store_in_memory import ConnectionInMemory, SharedStore
+from store_in_memory import ConnectionInMemory, SharedStore, unreachable
 
 from rekindle import protocol
 from rekindle.model.errors import RunError
-from rekindle.protocol import Heartbeat, PlanOrder, store_paths
+from rekindle.protocol import Heartbeat, Orders, PlanOrder, PriorityOverride, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_bench.application_fleet import Fleet, Member, shape
 from rekindle_coordinator.application_retention import (
@@ -19,7 +20,8 @@ from rekindle_coordinator.application_retention import (
     ApplicationRetention,
 )
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_zookeeper import application_removal
+from rekindle_zookeeper.application_removal import AT_ONCE_MAX
+from rekindle_zookeeper.chunked_records import RecordStat
 
 FLIGHTS, WEATHER = Place("default", "flights"), Place("test", "weather")
 DAYS = 30
@@ -31,6 +33,7 @@ class Store:
 
     connection: ConnectionInMemory = field(default_factory=lambda: SharedStore().connect())
     file: io.StringIO = field(default_factory=io.StringIO)
+    back: set[Place] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         Fleet(self.connection, [Member(place, shape(2)) for place in (FLIGHTS, WEATHER)]).write()
@@ -40,8 +43,9 @@ class Store:
         self.retention = ApplicationRetention(self.connection, Log(self.file), DAYS)
 
     def look(self, days: float, *places: Place) -> None:
-        """At this many days after the records were written."""
-        self.retention.look(places or (FLIGHTS, WEATHER), days * DAY_SECONDS)
+        """At this many days after the records were written, by the servers' clock."""
+        self.connection.shared.now = days * DAY_SECONDS
+        self.retention.look(places or (FLIGHTS, WEATHER), lambda place: place not in self.back)
 
     def write(self, place: Place, name: str, days: float) -> None:
         self.connection.shared.now = days * DAY_SECONDS
@@ -104,44 +108,126 @@ def test_an_application_that_somebody_names_at_one_look_only_stays() -> None:
     assert store.there() == [FLIGHTS]
 
 
-def test_one_that_cannot_be_removed_does_not_keep_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_removed_is_logged_once_and_does_not_keep_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = Store()
     remove = ConnectionInMemory.remove_together
 
-    def refused(self: ConnectionInMemory, paths: list[str], *, absent: str) -> None:
-        if absent.startswith(FLIGHTS.path()):
-            raise RunError(where=absent, what="may not be written with this secret", remedy="r")
-        remove(self, paths, absent=absent)
+    def refused(
+        self: ConnectionInMemory, removed: dict[str, int], expected: dict[str, int | None]
+    ) -> None:
+        if FLIGHTS.path() in removed:
+            raise RunError(where="store", what="may not be written with this secret", remedy="r")
+        remove(self, removed, expected)
 
     monkeypatch.setattr(ConnectionInMemory, "remove_together", refused)
+    for _ in range(4):
+        store.look(31)
+    assert store.there() == [FLIGHTS]
+    assert store.lines() == [
+        ("removal-failed", "default/flights"),
+        ("application-removed", "test/weather"),
+    ]
+
+
+def test_a_bug_with_one_application_does_not_keep_others() -> None:
+    store = Store()
     store.look(31)
-    store.look(31)
+
+    def is_gone(place: Place) -> bool:
+        return bool({WEATHER: 1}[place])
+
+    store.retention.look((FLIGHTS, WEATHER), is_gone)
     assert store.there() == [FLIGHTS]
     assert store.lines()[0] == ("removal-failed", "default/flights")
 
 
-def test_a_driver_that_comes_in_between_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_for_a_look_costs_no_further_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = Store()
-    held = application_removal.held
+    store.look(31)
+    with monkeypatch.context() as away:
 
-    def slow(connection: ConnectionInMemory, place: Place, folder: str) -> list[str]:
-        connection.put(place.path(store_paths.HEARTBEAT), b"{}")
-        return held(connection, place, folder)
+        def no_answer(*_: object) -> NoReturn:
+            raise unreachable()
+
+        away.setattr(ConnectionInMemory, "children", no_answer)
+        store.look(31)
+    store.look(31)
+    assert store.there() == []
+
+
+@pytest.mark.parametrize("name", ["heartbeat", "orders", "coordination/guard", "progress"])
+def test_whatever_is_written_between_look_and_removal_keeps_all_records(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver comes, somebody pauses it, or the operator gives it its rights."""
+    store = Store()
+    stats, path = ConnectionInMemory.stats, FLIGHTS.path(*name.split("/"))
+
+    def slow(self: ConnectionInMemory, paths: list[str]) -> dict[str, RecordStat]:
+        found = stats(self, paths)
+        if FLIGHTS.path() in paths:
+            store.connection.put(path, b"{}")
+        return found
 
     store.look(31)
-    monkeypatch.setattr(application_removal, "held", slow)
+    before = store.connection.shared.store.children(FLIGHTS.path())
+    monkeypatch.setattr(ConnectionInMemory, "stats", slow)
     store.look(31)
-    assert store.there() == [FLIGHTS, WEATHER]
-    assert store.connection.get(FLIGHTS.path(store_paths.TOPOLOGY)) is not None
-    assert store.lines() == []
+    after = store.connection.shared.store.children(FLIGHTS.path())
+    assert (store.there(), set(before) - set(after)) == ([FLIGHTS], set())
+    assert store.lines() == [("application-removed", "test/weather")]
 
 
-def retire(coordinator: Coordinator, world: World) -> None:
+def test_a_driver_that_comes_back_while_others_are_removed_keeps_its_place() -> None:
+    store = Store()
+    store.look(31)
+    store.back.add(WEATHER)
+    store.look(31)
+    assert store.there() == [WEATHER]
+
+
+@pytest.mark.parametrize(
+    ("orders", "stays"),
+    [
+        (Orders(paused=True), True),
+        (Orders(priorities={"q": PriorityOverride(priority=2.0)}), True),
+        (Orders(priorities={"q": PriorityOverride(priority=2.0, until=40 * DAY_SECONDS)}), True),
+        (Orders(priorities={"q": PriorityOverride(priority=2.0, until=30 * DAY_SECONDS)}), False),
+        (Orders(), False),
+    ],
+    ids=["paused", "a priority", "one for longer", "one that has expired", "nothing"],
+)
+def test_what_people_have_ordered_keeps_an_application_until_it_expires(
+    orders: Orders, stays: bool
+) -> None:
+    store = Store()
+    store.connection.put(FLIGHTS.path(store_paths.ORDERS), protocol.encode(orders))
+    for _ in range(3):
+        store.look(31)
+    assert (FLIGHTS in store.there()) == stays
+
+
+def test_more_directives_than_one_transaction_takes_go_as_well() -> None:
+    store = Store()
+    for number in range(2 * AT_ONCE_MAX + 2):
+        name = store_paths.numbered(number + 8)
+        store.connection.put(FLIGHTS.path(store_paths.DIRECTIVES, name), b"{}")
+    store.look(31)
+    store.look(31)
+    assert store.there() == []
+
+
+def retire(coordinator: Coordinator, world: World, servers: float | None = None) -> None:
     """Let an hour pass, and what is begun then come to its end."""
     retention = coordinator.shell.retention
     assert retention is not None
+    world.shared.now = world.now if servers is None else servers
     retention._due = 0.0
-    coordinator.shell._retire(world.now)
+    coordinator.shell._retire()
     assert retention._thread is not None
     retention._thread.join(timeout=30)
     coordinator.settle()
@@ -196,11 +282,26 @@ def test_an_application_without_driver_and_object_goes_and_is_led_again_when_it_
 
 
 def test_who_has_just_begun_to_lead_looks_in_an_hour() -> None:
-    retention = with_retention(World()).shell.retention
-    assert retention is not None
-    before = retention.is_due
-    retention._due -= LOOK_SECONDS
-    assert (before, retention.is_due) == (False, True)
+    store, clock = Store(), [0.0]
+    retention = ApplicationRetention(store.connection, Log(store.file), DAYS, lambda: clock[0])
+    due = [retention.is_due]
+    retention.postpone()
+    for clock[0] in (LOOK_SECONDS - 1, LOOK_SECONDS):
+        due.append(retention.is_due)
+    assert due == [True, False, True]
+
+
+def test_a_coordinator_whose_clock_is_ahead_removes_nothing_early() -> None:
+    world = World(applications=1)
+    (gone,) = world.fleet.members
+    coordinator = with_retention(world)
+    world.fleet.connection.remove(gone.place.path(store_paths.HEARTBEAT))
+    coordinator.settle()
+    servers = world.now
+    world.now += 365 * DAY_SECONDS
+    for _ in range(3):
+        retire(coordinator, world, servers)
+    assert world.names(gone.place.path()) != []
 
 
 def test_with_zero_days_nothing_is_ever_due() -> None:

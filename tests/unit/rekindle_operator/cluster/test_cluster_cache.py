@@ -163,6 +163,9 @@ def test_any_order_of_events_gives_the_same_join(
             untell(registry, versions[0])
         else:
             tell(registry, versions[version])
+        for place in (FLIGHTS, Place("flights", "etl")):
+            there = registry.has_objects(place)
+            assert there == (registry.application(place) is not None)
         now = everything_known(registry)
         changed = {place.application for place in registry.take_changed()}
         assert {name for name in ("flights", "etl") if now[name] != before[name]} <= changed

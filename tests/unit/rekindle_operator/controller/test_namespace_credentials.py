@@ -23,7 +23,7 @@ from rekindle_operator.controller.namespace_credentials import (
     CredentialSettings,
     NamespaceCredentials,
 )
-from rekindle_zookeeper import Credential, NamespaceQuota, derive, to_text
+from rekindle_zookeeper import Conflict, Credential, NamespaceQuota, derive, to_text
 
 SECRET = "a secret that is long enough"
 FLIGHTS = Place("team-a", "flights")
@@ -35,10 +35,13 @@ class Cluster:
 
     uids: dict[str, str] = field(default_factory=lambda: {"team-a": "uid-a", "team-b": "uid-b"})
     ending: set[str] = field(default_factory=set)
+    refusals: dict[str, int] = field(default_factory=dict)
     applied: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def get(self, path: str) -> dict[str, Any] | None:
         name = path.rpartition("/")[2]
+        if name in self.refusals:
+            raise ApiRefused(path, self.refusals[name], "is refused")
         if name not in self.uids:
             return None
         ending = {"deletionTimestamp": "now"} if name in self.ending else {}
@@ -59,6 +62,8 @@ class Rights:
     secured: list[tuple[Place, str]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     trouble: bool = False
+    stuck: set[str] = field(default_factory=set)
+    removed: set[Place] = field(default_factory=set)
 
     def lock(self, *, root: bool) -> None:
         self.done.append(f"lock {root}")
@@ -75,14 +80,19 @@ class Rights:
     def dismiss(self, namespace: str) -> None:
         self.done.append(f"dismiss {namespace}")
 
-    def clear(self, namespace: str) -> None:
-        self.done.append(f"clear {namespace}")
+    def remove_namespace(self, namespace: str) -> None:
+        if namespace in self.stuck:
+            raise RunError(where="store", what="does not remove it", remedy="wait")
+        self.done.append(f"remove {namespace}")
 
     def forget(self) -> None:
         self.done.append("forget")
 
-    def secure(self, place: Place, records: Mapping[str, bytes], mark: str) -> bool:
+    def secure(self, place: Place, records: Mapping[str, bytes], mark: str, *, make: bool) -> bool:
         assert set(records) == {store_paths.COORDINATION, store_paths.ORDERS}
+        assert make == bool(mark), "only a driver's place is made where it is not there"
+        if place in self.removed:
+            raise Conflict(place.path())
         self.secured.append((place, mark))
         return True
 
@@ -225,12 +235,48 @@ def test_what_an_earlier_release_left_is_secured_once(world: World) -> None:
     for place in (FLIGHTS, Place("gone", "app"), Place("team-b", "odd name")):
         world.connection.put(place.path(store_paths.PROGRESS), b"p")
     world.turn(0.0)
-    assert world.rights.done[1:] == ["dismiss gone", "clear gone", "hold team-a", "hold team-b"]
+    assert world.rights.done[1:] == ["dismiss gone", "remove gone", "hold team-a", "hold team-b"]
     assert world.rights.secured == [(Place("gone", "app"), ""), (FLIGHTS, "")]
     world.turn(10.0)
     assert len(world.rights.secured) == 2
     world.turn(CONVERT_SECONDS)
-    assert world.rights.done.count("clear gone") == 2, "its applications may have gone meanwhile"
+    assert world.rights.done.count("remove gone") == 2, "its applications may have gone meanwhile"
+
+
+@pytest.mark.parametrize(("status", "goes"), [(400, True), (422, True), (401, False), (403, False)])
+def test_a_namespace_is_gone_only_where_the_api_server_knows_of_none(
+    status: int, goes: bool, world: World
+) -> None:
+    for place in (FLIGHTS, Place("gone", "app")):
+        world.connection.put(place.path(store_paths.PROGRESS), b"p")
+    world.cluster.refusals["gone"] = status
+    world.turn(0.0)
+    assert ("dismiss gone" in world.rights.done) == goes
+    assert bool(world.said("credentials-failed")) != goes
+    assert "hold team-a" in world.rights.done
+
+
+def test_a_namespace_that_is_not_removed_does_not_keep_others(world: World) -> None:
+    for place in (FLIGHTS, Place("gone", "app")):
+        world.connection.put(place.path(store_paths.PROGRESS), b"p")
+    world.rights.stuck.add("gone")
+    world.turn(0.0)
+    assert world.rights.secured == [(FLIGHTS, "")]
+    assert [line["of"] for line in world.said("credentials-failed")] == ["records"]
+
+
+def test_a_driver_whose_place_is_removed_under_its_hands_has_it_soon_and_later_as_well(
+    world: World,
+) -> None:
+    world.drivers[FLIGHTS] = "driver-1"
+    world.rights.removed.add(FLIGHTS)
+    world.turn(0.0, FLIGHTS)
+    world.rights.removed.clear()
+    world.turn(RETRY_SECONDS)
+    assert world.rights.secured == [(FLIGHTS, "driver-1")]
+    world.turn(RETRY_SECONDS + AGAIN_SECONDS)
+    assert world.rights.secured == [(FLIGHTS, "driver-1")] * 2
+    assert world.said("credentials-failed") == []
 
 
 def test_trouble_is_said_once_and_tried_again(world: World) -> None:

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from file_inputs import ends, everything, form_of, lines, on_a_node, source, val
 from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
 from rekindle_spark.connectors import file_folders, file_listing, file_rows
 from rekindle_spark.connectors.file_listing import Listing
-from rekindle_spark.connectors.file_source import FileSource
+from rekindle_spark.connectors.file_source import MISSING_SECONDS_MAX, FileSource
 
 
 @pytest.fixture
@@ -127,7 +128,9 @@ def test_a_digest_is_of_both_ends_and_kept_by_a_record_that_is_whole(inputs: Pat
     (one,) = folder.found(recursive=True)
     ends_of_it = data[: 1 << 16] + data[-(1 << 16) :]
     digest = hashlib.blake2b(ends_of_it, digest_size=16).hexdigest()
-    assert folder.digest("a", one.version) == digest
+    with folder.open("a", one.version) as file:
+        assert folder.digest(file) == digest
+        assert file.read() == data, "a digest leaves the place of reading alone"
     with folder.open("a", file_folders.marked(one.version, digest)) as file:
         assert file.read() == data
     listed = file_listing.ListedFile("a", 300_000, one.version, 0, "0", 0, 5, digest=digest)
@@ -137,6 +140,80 @@ def test_a_digest_is_of_both_ends_and_kept_by_a_record_that_is_whole(inputs: Pat
     again.take_in(2, written.whole({}, {}, set()))
     assert again.files == written.files == {"0": [listed, old]}
     assert "digest" not in listed.record(), "a release before would not read the file's record"
+
+
+def test_reads_that_give_less_than_was_asked_for_make_no_other_digest(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inputs / "a").write_bytes(os.urandom(200_000))
+    folder, read = file_folders.at(str(inputs)), os.pread
+    (one,) = folder.found(recursive=True)
+    with folder.open("a", one.version) as file:
+        digest = folder.digest(file)
+        monkeypatch.setattr(os, "pread", lambda fd, count, at: read(fd, min(count, 1_000), at))
+        assert folder.digest(file) == digest
+    folder.open("a", file_folders.marked(one.version, digest)).close()
+
+
+def test_a_file_is_opened_once_when_it_is_listed_and_its_digest_takes_128_kib(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inputs / "a").write_text(lines(*range(20_000)))
+    opened, read_bytes = list[str](), list[int]()
+    opening, read = file_folders.LocalFolder.open, os.pread
+
+    def counted_open(self: file_folders.LocalFolder, name: str, version: str) -> Any:
+        opened.append(name)
+        return opening(self, name, version)
+
+    def counted_read(descriptor: int, count: int, at: int) -> bytes:
+        read_bytes.append(count)
+        return read(descriptor, count, at)
+
+    monkeypatch.setattr(file_folders.LocalFolder, "open", counted_open)
+    monkeypatch.setattr(os, "pread", counted_read)
+    found = source(inputs)
+    for _ in range(3):
+        assert ends(found) == {"0": (0, 20_000)}
+    assert (opened, sum(read_bytes)) == (["a"], 1 << 17)
+    assert ends(source(inputs)) == {"0": (0, 20_000)}
+    assert (opened, sum(read_bytes)) == (["a"] * 2, 1 << 18), "a driver that starts looks once"
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Write a file in its place, with its time of change."""
+    before = path.stat()
+    path.write_text(text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+def test_a_file_that_a_node_has_open_is_compared_again_once_it_was_written(inputs: Path) -> None:
+    (inputs / "a").write_text(lines(*range(200_000, 260_000)))
+    found = source(inputs)
+    assert ends(found) == {"0": (0, 60_000)}
+    node = on_a_node(found)
+    assert values(node.read("0", 0, 2)) == [200_000, 200_001]
+    os.chmod(inputs / "a", 0o600)  # changes the inode alone
+    assert values(node.read("0", 59_999, 60_000)) == [259_999]
+    rewrite(inputs / "a", lines(*range(300_000, 360_000)))
+    with pytest.raises(DataLossError, match="replaced or changed, and its rows are logged"):
+        node.read("0", 30_000, 30_001)
+
+
+def test_a_driver_that_starts_takes_a_file_with_another_digest_for_a_changed_one(
+    inputs: Path,
+) -> None:
+    (inputs / "a").write_text(lines(10, 11, 12))
+    assert ends(source(inputs)) == {"0": (0, 3)}
+    rewrite(inputs / "a", lines(20, 21, 22))
+    (inputs / "b").write_text(lines(13))
+    found, now = source(inputs), time.monotonic()
+    assert ends(found) == {"0": (0, 0)}
+    assert ends(found, at=now + 2 * MISSING_SECONDS_MAX) == {"0": (3, 4)}
+    assert found.latest_offsets()["0"].why == "file a was changed"
+    rewrite(inputs / "a", lines(10, 11, 12))
+    assert ends(found, at=now + 3 * MISSING_SECONDS_MAX) == {"0": (0, 4)}
 
 
 def test_files_that_a_release_without_digests_has_listed_are_read_by_size_and_time(

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from rekindle.model.errors import InputError
 from rekindle_spark.connectors import file_folders, file_listing, file_source
 from rekindle_spark.connectors.file_folders import BucketFolder
 from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
-from rekindle_spark.connectors.file_source import MENDED_SECONDS, FileSource
+from rekindle_spark.connectors.file_source import ABSENCE_SECONDS, MENDED_SECONDS, FileSource
 from rekindle_store import store_files
 from rekindle_store.object_files import ObjectFiles
 
@@ -134,6 +135,35 @@ def test_a_file_that_could_not_be_read_is_read_once_it_is_mended(
     bad.write_bytes(gzip.compress(lines(4).encode()))
     for at in (200.0, 300.0):
         assert ends(found, at=at)["0"][1] == 4, "it was read, and a name is read once"
+
+
+@pytest.mark.parametrize("dead_letters", [True, False])
+def test_one_that_is_mended_with_its_size_and_time_is_read_as_well(
+    inputs: Path, dead_letters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_listing, "RECORDS_MIN", 1)
+    good, bad = gzip.compress(lines(2, 3).encode()), inputs / "b.json.gz"
+    bad.write_bytes(good[:-9] + bytes(9))
+    before = bad.stat()
+    found = source(inputs)
+    found.keep_in(store_files.at(inputs.parent / "store"), "orders", dead_letters=dead_letters)
+    assert ends(found, at=0.0) == {"0": (0, 2)}
+    for _ in range(file_source.COMMITS_KEPT):
+        found.commit({"0": 2})
+    assert not record(inputs, 1).exists(), "put together"
+    start = time.monotonic()
+    again = source(inputs)
+    again.keep_in(store_files.at(inputs.parent / "store"), "orders", dead_letters=dead_letters)
+    ends(again)
+    assert ends(again, at=start) == {"0": (2, 2)}, "it is as it was"
+    bad.write_bytes(good)
+    os.utime(bad, ns=(before.st_atime_ns, before.st_mtime_ns))
+    start = time.monotonic()
+    assert ends(again, at=start + ABSENCE_SECONDS)["0"][1] == 2, "it may still be written"
+    later = start + ABSENCE_SECONDS + MENDED_SECONDS
+    for seconds in (0, 100, 200):
+        assert ends(again, at=later + seconds)["0"][1] == 4
+    assert values(on_a_node(again).read("0", 2, 4)) == [2, 3]
 
 
 def test_without_dead_letters_a_file_that_could_not_be_read_may_be_removed(inputs: Path) -> None:
