@@ -62,6 +62,8 @@ LASTING = (
     "OFFSET_METADATA_TOO_LARGE",
     "INVALID_TRANSACTION_TIMEOUT",
 )
+# With these the client takes no more records of a transaction that has failed. They do not say why.
+CLOSED = ("_STATE", "_FATAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,12 @@ class TransactionalWriter:
         """
         producer = self._producer
         assert producer is not None, "not open"
-        producer.poll(0)  # what the client reported before explains nothing that comes now
-        self.note.clear()
-        self.refused = []
         self._producer = None  # until this has gone well
         try:
             with self._meaning():
+                producer.poll(0)  # what the client reported before explains nothing that comes now
+                self.note.clear()
+                self.refused = []
                 self._transact(producer, batches, marker)
         except (FencedError, SinkAwayError):
             raise
@@ -155,8 +157,15 @@ class TransactionalWriter:
     def _transact(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
         producer.begin_transaction()
         sent = _Sent(self.where, producer, self.seconds_max, batches, marker.epoch)
-        for records in batches:
-            self._produce(producer, records, sent)
+        try:
+            for records in batches:
+                self._produce(producer, records, sent)
+        except kafka_options.library().KafkaException as error:
+            if error.args[0].name() in CLOSED:
+                # Where a transaction has failed this raises its error, without asking a broker. It
+                # begins and commits nothing.
+                producer.begin_transaction()
+            raise
         offsets, group = [self._place(marker)], self._group
         self._within(
             ASK_SECONDS_MAX + STUCK_SECONDS,
