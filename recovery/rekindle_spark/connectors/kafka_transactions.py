@@ -62,7 +62,7 @@ LASTING = (
     "OFFSET_METADATA_TOO_LARGE",
     "INVALID_TRANSACTION_TIMEOUT",
 )
-# With these the client takes no more records of a transaction that has failed. They do not say why.
+# With these the client refuses calls while a transaction has failed. They do not say why.
 CLOSED = ("_STATE", "_FATAL")
 
 
@@ -156,16 +156,21 @@ class TransactionalWriter:
 
     def _transact(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
         producer.begin_transaction()
-        sent = _Sent(self.where, producer, self.seconds_max, batches, marker.epoch)
         try:
-            for records in batches:
-                self._produce(producer, records, sent)
+            self._fill(producer, batches, marker)
+            producer.commit_transaction(COMMIT_SECONDS_MAX)
         except kafka_options.library().KafkaException as error:
             if error.args[0].name() in CLOSED:
-                # Where a transaction has failed this raises its error, without asking a broker. It
-                # begins and commits nothing.
+                # Where the transaction has failed this raises its error, without asking a broker.
+                # It begins and commits nothing.
                 producer.begin_transaction()
             raise
+
+    def _fill(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
+        """Give records and marker to the client, and wait until the records are acknowledged."""
+        sent = _Sent(self.where, producer, self.seconds_max, batches, marker.epoch)
+        for records in batches:
+            self._produce(producer, records, sent)
         offsets, group = [self._place(marker)], self._group
         self._within(
             ASK_SECONDS_MAX + STUCK_SECONDS,
@@ -173,7 +178,6 @@ class TransactionalWriter:
         )
         while producer.flush(FLUSH_SECONDS) and not self.refused:
             sent.check()
-        producer.commit_transaction(COMMIT_SECONDS_MAX)
 
     def _within(self, seconds: float, call: Callable[[], object]) -> None:
         """Make a call that may never return: after a broker was away the client can wait without

@@ -123,8 +123,8 @@ def test_a_refusal_that_has_passed_makes_no_later_outage_final(
 
 
 class ClosedProducer(StuckProducer):
-    """Its transaction fails behind the first record. Records are then refused by a name that says
-    nothing, and calls of transactions by the error of the transaction."""
+    """Its transaction fails behind the first record. Records and the marker are then refused by a
+    name that says nothing, and the next transaction by the error of this one."""
 
     def __init__(self, name: str, cause: str) -> None:
         StuckProducer.__init__(self)
@@ -139,6 +139,9 @@ class ClosedProducer(StuckProducer):
         self._check(self.name)
         StuckProducer.produce(self)
 
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        self._check(self.name)
+
     def abort_transaction(self, _: float) -> None:
         self.calls.append("abort")
 
@@ -148,6 +151,7 @@ class ClosedProducer(StuckProducer):
 
 
 @pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize("values", [[b"1"], [b"1", b"2"]], ids=["at the marker", "at a record"])
 @pytest.mark.parametrize(
     ("name", "cause", "kind", "said", "calls"),
     [
@@ -160,12 +164,12 @@ class ClosedProducer(StuckProducer):
         ("_STATE", "_TIMED_OUT", SinkAwayError, "words of _TIMED_OUT", []),
     ],
 )
-def test_records_that_a_failed_transaction_does_not_take_are_refused_with_its_cause(
-    name: str, cause: str, kind: type[RunError], said: str, calls: list[str]
+def test_what_a_failed_transaction_does_not_take_is_refused_with_its_cause(
+    name: str, cause: str, kind: type[RunError], said: str, calls: list[str], values: list[bytes]
 ) -> None:
     closed = ClosedProducer(name, cause)
     with pytest.raises(RunError, match=said) as refused:
-        writer(closed).write([SinkRecords([b"1", b"2"])], EpochMarker(1, 5))
+        writer(closed).write([SinkRecords(values)], EpochMarker(1, 5))
     assert type(refused.value) is kind
     assert closed.calls == ["begin", "produce", *calls]
 
