@@ -27,7 +27,6 @@ from rekindle_spark.output.sink_publishing import SinkIdentity, SinkPublisher
 from rekindle_store import commit_log, store_copies, store_files
 
 LIMIT_SECONDS = 60.0
-MANY = 300_000  # records: the broker answers before the client has all of them
 # A writer that has written, and not committed, when it is killed.
 KILLED = """
 import sys, time
@@ -100,33 +99,6 @@ def test_the_broker_refuses_a_writer_once_a_newer_one_is_open(kafka: Broker) -> 
     new.write([record(2)], EpochMarker(2, 7))
     assert_read(kafka, "fenced", [1, 2])
     assert writer(kafka, "fenced").open() == EpochMarker(2, 7)
-
-
-class Fencing(list[SinkRecords]):
-    """Batches of records, behind the first of which a newer writer is opened."""
-
-    def __init__(self, newer: TransactionalWriter, batches: list[SinkRecords]) -> None:
-        list.__init__(self, batches)
-        self.newer = newer
-
-    def __iter__(self) -> Iterator[SinkRecords]:
-        for index, records in enumerate(list.__iter__(self)):
-            if index == 1:
-                self.newer.open()
-            yield records
-
-
-def test_a_writer_that_is_fenced_while_it_gives_records_to_the_client_is_told_so(
-    kafka: Broker,
-) -> None:
-    kafka.make_topic("midway")
-    old, new = writer(kafka, "midway"), writer(kafka, "midway")
-    old.open()
-    many = SinkRecords([b"x" * 100] * MANY)
-    with pytest.raises(FencedError, match="a newer writer"):
-        old.write(Fencing(new, [record(1), many]), EpochMarker(1, 5))
-    new.write([record(2)], EpochMarker(1, 6))
-    assert_read(kafka, "midway", [2])
 
 
 def test_what_a_killed_writer_had_not_committed_is_not_there_and_holds_up_nobody(
