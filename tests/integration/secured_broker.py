@@ -14,6 +14,7 @@ from rekindle_local import kafka_broker, port_reservation
 
 USER = "rekindle"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,3 +48,13 @@ class SecuredBroker(Broker):
         """End it for good."""
         Broker.close(self)
         self.guarded.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class AuthorizingBroker(SecuredBroker):
+    """One that refuses whatever the user has no right to. Who is not asked for a name may all."""
+
+    def __post_init__(self) -> None:
+        SecuredBroker.__post_init__(self)
+        with (self.folder / kafka_broker.SETTINGS).open("a") as settings:
+            settings.write(f"authorizer.class.name={AUTHORIZER}\nsuper.users=User:ANONYMOUS\n")

@@ -62,6 +62,8 @@ LASTING = (
     "OFFSET_METADATA_TOO_LARGE",
     "INVALID_TRANSACTION_TIMEOUT",
 )
+# With these the client refuses calls while a transaction has failed. They do not say why.
+CLOSED = ("_STATE", "_FATAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,12 @@ class TransactionalWriter:
         """
         producer = self._producer
         assert producer is not None, "not open"
-        producer.poll(0)  # what the client reported before explains nothing that comes now
-        self.note.clear()
-        self.refused = []
         self._producer = None  # until this has gone well
         try:
             with self._meaning():
+                producer.poll(0)  # what the client reported before explains nothing that comes now
+                self.note.clear()
+                self.refused = []
                 self._transact(producer, batches, marker)
         except (FencedError, SinkAwayError):
             raise
@@ -154,6 +156,18 @@ class TransactionalWriter:
 
     def _transact(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
         producer.begin_transaction()
+        try:
+            self._fill(producer, batches, marker)
+            producer.commit_transaction(COMMIT_SECONDS_MAX)
+        except kafka_options.library().KafkaException as error:
+            if error.args[0].name() in CLOSED:
+                # Where the transaction has failed this raises its error, without asking a broker.
+                # It begins and commits nothing.
+                producer.begin_transaction()
+            raise
+
+    def _fill(self, producer: Any, batches: list[SinkRecords], marker: EpochMarker) -> None:
+        """Give records and marker to the client, and wait until the records are acknowledged."""
         sent = _Sent(self.where, producer, self.seconds_max, batches, marker.epoch)
         for records in batches:
             self._produce(producer, records, sent)
@@ -164,7 +178,6 @@ class TransactionalWriter:
         )
         while producer.flush(FLUSH_SECONDS) and not self.refused:
             sent.check()
-        producer.commit_transaction(COMMIT_SECONDS_MAX)
 
     def _within(self, seconds: float, call: Callable[[], object]) -> None:
         """Make a call that may never return: after a broker was away the client can wait without

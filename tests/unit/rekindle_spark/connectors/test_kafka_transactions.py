@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.model.errors import SinkAwayError
+from rekindle.model.errors import FencedError, RunError, SinkAwayError
 from rekindle_spark.connectors import kafka_options, kafka_transactions
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
@@ -93,14 +93,20 @@ class Fault:
         return f"words of {self._name}"
 
 
-def test_a_refusal_that_has_passed_makes_no_later_outage_final(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client raises Failure."""
     monkeypatch.setattr(
         kafka_options,
         "library",
         lambda: SimpleNamespace(KafkaException=Failure, TopicPartition=lambda *_, **__: None),
     )
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_refusal_that_has_passed_makes_no_later_outage_final(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     producer = StuckProducer()
     producer.released.set()
     one = writer(producer)
@@ -114,6 +120,71 @@ def test_a_refusal_that_has_passed_makes_no_later_outage_final(
     monkeypatch.setattr(producer, "commit_transaction", commit)
     with pytest.raises(SinkAwayError, match="words of _TIMED_OUT"):
         one.write([SinkRecords([b"2"])], EpochMarker(2, 6))
+
+
+class ClosedProducer(StuckProducer):
+    """Its transaction fails behind the first record. Records and the marker are then refused by a
+    name that says nothing, and the next transaction by the error of this one."""
+
+    def __init__(self, name: str, cause: str) -> None:
+        StuckProducer.__init__(self)
+        self.name, self.cause = name, cause
+        self.released.set()
+
+    def begin_transaction(self) -> None:
+        self._check(self.cause)
+        StuckProducer.begin_transaction(self)
+
+    def produce(self, *_: Any, **__: Any) -> None:
+        self._check(self.name)
+        StuckProducer.produce(self)
+
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        self._check(self.name)
+
+    def abort_transaction(self, _: float) -> None:
+        self.calls.append("abort")
+
+    def _check(self, name: str) -> None:
+        if "produce" in self.calls:
+            raise Failure(Fault(name))
+
+
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize("values", [[b"1"], [b"1", b"2"]], ids=["at the marker", "at a record"])
+@pytest.mark.parametrize(
+    ("name", "cause", "kind", "said", "calls"),
+    [
+        ("_STATE", "INVALID_PRODUCER_EPOCH", FencedError, "by a newer writer", []),
+        ("_FATAL", "_FENCED", FencedError, "by a newer writer", []),
+        (
+            *("_STATE", "TOPIC_AUTHORIZATION_FAILED", RunError),
+            *("refuses the records .*words of TOPIC_AUTHORIZATION_FAILED", ["abort"]),
+        ),
+        ("_STATE", "_TIMED_OUT", SinkAwayError, "words of _TIMED_OUT", []),
+    ],
+)
+def test_what_a_failed_transaction_does_not_take_is_refused_with_its_cause(
+    name: str, cause: str, kind: type[RunError], said: str, calls: list[str], values: list[bytes]
+) -> None:
+    closed = ClosedProducer(name, cause)
+    with pytest.raises(RunError, match=said) as refused:
+        writer(closed).write([SinkRecords(values)], EpochMarker(1, 5))
+    assert type(refused.value) is kind
+    assert closed.calls == ["begin", "produce", *calls]
+
+
+@pytest.mark.usefixtures("failing")
+def test_an_error_that_the_client_reports_between_two_writes_has_its_meaning() -> None:
+    fenced = StuckProducer()
+
+    def report() -> None:
+        raise Failure(Fault("_FENCED"))
+
+    fenced.reported.append(report)
+    with pytest.raises(FencedError, match="a newer writer"):
+        writer(fenced).write([SinkRecords([b"1"])], EpochMarker(1, 5))
+    assert fenced.calls == []
 
 
 def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
