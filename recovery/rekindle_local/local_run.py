@@ -138,24 +138,37 @@ def check_memory(nodes: int) -> None:
 
 
 def check_ports(nodes: int) -> None:
-    """Refuse more nodes than this machine has free ports for: daemons without one look for others
-    until their time is over."""
+    """Refuse more nodes than this machine has free ports for.
+
+    A daemon that finds no free port looks for one until its start takes too long.
+    """
     needed = OTHERS_PORTS + nodes * NODE_PORTS
     with ExitStack() as ports:
         for number in range(needed):
             try:
                 ports.enter_context(hold_port(MASTER_HOST))
             except OSError as error:
+                remedy = "end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range"
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    remedy = "raise the limit of open files with ulimit -n"
                 raise InputError(
                     where=MASTER_HOST,
-                    what=f"{number} ports are free, about {needed} are needed ({error.strerror})",
-                    remedy="end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range",
+                    what=f"{number} ports can be opened, about {needed} are needed "
+                    f"({error.strerror})",
+                    remedy=remedy,
                 ) from error
 
 
 def check_temporary() -> None:
-    """Refuse a folder for temporary files that is nearly full: what starts there would wait."""
-    folder = tempfile.gettempdir()
+    """Refuse a folder for temporary files that is nearly full: processes would wait for room."""
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise InputError(
+            where="temporary folder",
+            what=str(error.strerror),
+            remedy="make room in one of them, or let TMPDIR name a folder that may be written",
+        ) from error
     free = shutil.disk_usage(folder).free >> 20
     if free < TEMPORARY_MEBIBYTES:
         raise InputError(

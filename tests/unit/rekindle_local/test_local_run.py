@@ -143,20 +143,35 @@ def test_more_nodes_than_memory_holds_are_refused_with_how_many_it_does(
         local_run.check_memory(40)
 
 
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (
+            errno.EADDRINUSE,
+            "end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range",
+        ),
+        (errno.EMFILE, "raise the limit of open files with ulimit -n"),
+        (errno.ENFILE, "raise the limit of open files with ulimit -n"),
+    ],
+    ids=["no-port", "no-file-of-the-process", "no-file-of-the-machine"],
+)
 def test_a_run_without_ports_for_its_nodes_is_refused_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
 ) -> None:
     local_run.check_ports(4)
     free = [socket.socket() for _ in range(20)]
 
     def hold_port(_: str) -> socket.socket:
         if not free:
-            raise OSError(errno.EADDRINUSE, "Address already in use")
+            raise OSError(number, "no")
         return free.pop()
 
     monkeypatch.setattr(local_run, "hold_port", hold_port)
-    with pytest.raises(InputError, match=r"^127\.0\.0\.1: 20 ports are free, about 48 are needed"):
+    with pytest.raises(InputError) as caught:
         local_run.check_ports(2)
+    assert str(caught.value) == (
+        f"127.0.0.1: 20 ports can be opened, about 48 are needed (no); {remedy}"
+    )
 
 
 def test_a_full_folder_for_temporary_files_is_refused_by_name(
@@ -173,6 +188,19 @@ def test_a_full_folder_for_temporary_files_is_refused_by_name(
     )
     room.free <<= 1
     local_run.check_temporary()
+
+
+def test_a_machine_without_a_folder_for_temporary_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    with pytest.raises(InputError) as caught:
+        local_run.check_temporary()
+    assert str(caught.value) == (
+        f"temporary folder: No usable temporary directory found in ['{tmp_path}/none']; make room "
+        "in one of them, or let TMPDIR name a folder that may be written"
+    )
 
 
 @pytest.mark.parametrize(
