@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import TextIOWrapper
@@ -76,11 +76,17 @@ SENTENCES = {
 
 
 class RunDisplay(Protocol):
-    """Shows a run to whoever started it."""
+    """Shows a run to whoever started it.
+
+    `is_ending`: an orderly end has been asked for. For a query that stops after that the view adds
+    the sentence of `no_savepoint`.
+    """
+
+    is_ending: bool
 
     @property
     def stopped(self) -> Mapping[str, str]:
-        """The queries that have stopped, each with the reason."""
+        """The queries that the present driver has stopped, each with the reason."""
 
     def start(self) -> None:
         """Begin to show."""
@@ -111,20 +117,39 @@ def make(nodes_expected: int, output: str, *, as_json: bool) -> RunDisplay:
     return RunView(nodes_expected, output)
 
 
-@dataclass(slots=True)
-class JsonView:
-    """Passes events on, a JSON object a line; sentences go to standard error."""
+@dataclass(slots=True, kw_only=True)
+class _StoppedQueries:
+    """What both views know of an orderly end. A driver that starts again starts all queries."""
 
     stopped: dict[str, str] = field(default_factory=dict)
+    is_ending: bool = False
+    _generation: int = 0
+
+    def _take_stop(self, record: Mapping[str, Any]) -> bool:
+        """Take in an event, and return whether a query has stopped in it that ran before."""
+        generation = record.get("generation", 0)  # the events of a coordinator have none
+        if generation > self._generation:
+            self._generation, self.stopped = generation, {}
+        if record["kind"] != "query-stopped":
+            return False
+        is_news = record["query"] not in self.stopped  # else another partition of it
+        self.stopped[record["query"]] = record["text"]
+        return is_news
+
+
+@dataclass(slots=True)
+class JsonView(_StoppedQueries):
+    """Passes events on, a JSON object a line; sentences go to standard error."""
 
     def start(self) -> None:
         """Begin to show."""
 
     def show(self, record: Mapping[str, Any]) -> None:
         """Print one event."""
-        if record["kind"] == "query-stopped":
-            self.stopped[record["query"]] = record["text"]
+        has_stopped = self._take_stop(record)
         print(json.dumps(record), flush=True)
+        if has_stopped and self.is_ending:
+            self.say(no_savepoint(self.stopped))
 
     def say(self, text: str) -> None:
         """Print one sentence where it does not disturb the JSON."""
@@ -146,7 +171,7 @@ class JsonView:
 
 
 @dataclass(slots=True)
-class RunView:
+class RunView(_StoppedQueries):
     """State, nodes, rate, lag by query, losses, the newest plan, and where the output is.
 
     Sentences are lines. On a terminal they go above the table with the next `refresh`: users'
@@ -164,7 +189,6 @@ class RunView:
     notes: dict[str, str] = field(default_factory=dict)
     rows: int = 0
     priorities: dict[str, float] = field(default_factory=dict)
-    stopped: dict[str, str] = field(default_factory=dict)
     late_rows: dict[str, int] = field(default_factory=dict)
     dead_letters: dict[str, int] = field(default_factory=dict)
     _cuts: dict[int, float] = field(default_factory=dict)
@@ -219,6 +243,10 @@ class RunView:
         """Take in one event; kinds that are not known here are passed over."""
         if "at" in record:
             self._told_at = (record["at"], time.monotonic())
+        if self._take_stop(record):
+            self.say(f"{record['query']} stopped: {record['text']}")
+            if self.is_ending:
+                self.say(no_savepoint(self.stopped))
         if sentence := SENTENCES.get(record["kind"]):
             self.say(sentence.format_map(record))
         handler = getattr(self, f"_on_{record['kind'].replace('-', '_')}", None)
@@ -282,12 +310,6 @@ class RunView:
     def _on_recovered(self, _: Mapping[str, Any]) -> None:
         self.state = "running"
         self.say("all other queries are running" if self.stopped else "all queries are running")
-
-    def _on_query_stopped(self, record: Mapping[str, Any]) -> None:
-        is_known = record["query"] in self.stopped  # another partition of it
-        self.stopped[record["query"]] = record["text"]
-        if not is_known:
-            self.say(f"{record['query']} stopped: {record['text']}")
 
     def _on_dead_letters(self, record: Mapping[str, Any]) -> None:
         step = record["step"]
@@ -533,16 +555,24 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: RunDisplay) -
 def ask_to_end(request_end: Callable[[], None], view: RunDisplay) -> None:
     """Ask for an orderly end, and say so, or why it cannot be asked for: a store may be away, and a
     savepoint has the states of all queries."""
+    view.is_ending = True  # before the queries are looked at: one may stop meanwhile
     if view.stopped:
-        stopped = ", ".join(sorted(view.stopped))
-        view.say(
-            f"no savepoint can be taken, for {stopped} stopped; press Ctrl-C again to end at once: "
-            "the run goes on from its newest checkpoint when it starts again"
-        )
+        view.say(no_savepoint(view.stopped))
         return
     try:
         request_end()
     except (OSError, RekindleError) as error:
         view.say(f"no orderly end can be asked for: {error}; press Ctrl-C again to end at once")
-    else:
+        return
+    if not view.stopped:  # else the view has said that there is no savepoint
         view.say("ending at a savepoint; press Ctrl-C again to end at once")
+
+
+def no_savepoint(stopped: Iterable[str]) -> str:
+    """Return the sentence that these queries keep the run from ending at a savepoint."""
+    names = sorted(stopped)
+    which = f"query {names[0]} has" if len(names) == 1 else f"queries {', '.join(names)} have"
+    return (
+        f"no savepoint can be taken, because {which} stopped; press Ctrl-C again to end at once: "
+        "the run goes on from its newest checkpoint when it starts again"
+    )

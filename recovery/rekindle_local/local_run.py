@@ -10,7 +10,6 @@ are gone at the end. `rekindle_cli.commands.run` finds this by an entry point.
 """
 
 import errno
-import math
 import os
 import random
 import re
@@ -40,7 +39,6 @@ from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.local_provisioning import Provisioning
 from rekindle_local.port_reservation import hold_port
 from rekindle_local.spark_cluster import MASTER_HOST, LocalCluster
-from rekindle_spark.executor import memory_gauge
 from rekindle_spark.spark import jvm_build
 from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
 from rekindle_spark.user_code import print_forwarding
@@ -54,8 +52,6 @@ NODE_MEBIBYTES, OTHERS_MEBIBYTES = 900, 1_600
 NODE_PORTS, OTHERS_PORTS = 8, 32
 # For logs, shuffle files and libraries that are unpacked; they are gone when the run ends.
 TEMPORARY_MEBIBYTES = 200
-# A host that may use less has no room for states.
-HOST_MEBIBYTES_MIN = 256.0
 # A node that was killed comes back like one that a cloud brings.
 FIRST_SECONDS, EVERY_SECONDS = 8.0, 5.0
 # What the coordinator says and the driver does not.
@@ -142,24 +138,37 @@ def check_memory(nodes: int) -> None:
 
 
 def check_ports(nodes: int) -> None:
-    """Refuse more nodes than this machine has free ports for: daemons without one look for others
-    until their time is over."""
+    """Refuse more nodes than this machine has free ports for.
+
+    A daemon that finds no free port looks for one until its start takes too long.
+    """
     needed = OTHERS_PORTS + nodes * NODE_PORTS
     with ExitStack() as ports:
         for number in range(needed):
             try:
                 ports.enter_context(hold_port(MASTER_HOST))
             except OSError as error:
+                remedy = "end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range"
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    remedy = "raise the limit of open files with ulimit -n"
                 raise InputError(
                     where=MASTER_HOST,
-                    what=f"{number} ports are free, about {needed} are needed ({error.strerror})",
-                    remedy="end what holds ports, or widen /proc/sys/net/ipv4/ip_local_port_range",
+                    what=f"{number} ports can be opened, about {needed} are needed "
+                    f"({error.strerror})",
+                    remedy=remedy,
                 ) from error
 
 
 def check_temporary() -> None:
-    """Refuse a folder for temporary files that is nearly full: what starts there would wait."""
-    folder = tempfile.gettempdir()
+    """Refuse a folder for temporary files that is nearly full: processes would wait for room."""
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise InputError(
+            where="temporary folder",
+            what=str(error.strerror),
+            remedy="make room in one of them, or let TMPDIR name a folder that may be written",
+        ) from error
     free = shutil.disk_usage(folder).free >> 20
     if free < TEMPORARY_MEBIBYTES:
         raise InputError(
@@ -170,31 +179,13 @@ def check_temporary() -> None:
 
 
 def free_mebibytes() -> float | None:
-    """Return the memory that processes may still take, at most the container's limit; None where
-    the kernel does not say."""
+    """Return the memory that processes may still take; None where the kernel does not say."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    if found is None:
-        return None
-    limit = memory_gauge.container_bytes()
-    return min(int(found[1]) / 1024, math.inf if limit is None else limit / 2**20)
-
-
-def host_mebibytes(nodes: int) -> float | None:
-    """Return the memory budget of each host where the user sets none; None where the free memory
-    is not known.
-
-    No container limits a host of this machine by itself, so without a budget a function that
-    hoards would take all there is. It is ended at a multiple of the budget: one at a time fits.
-    """
-    free = free_mebibytes()
-    if free is None:
-        return None
-    rest = free - OTHERS_MEBIBYTES - nodes * NODE_MEBIBYTES
-    return max(HOST_MEBIBYTES_MIN, rest / max(nodes, memory_gauge.SHARE_OF_SETTING))
+    return int(found[1]) / 1024 if found else None
 
 
 @dataclass(slots=True)
@@ -360,18 +351,14 @@ def _provisioning(
 def _settings_file(request: LocalRequest, directory: Path) -> Path:
     """Write the settings with which the driver runs: the user's, and the size of this cluster.
 
-    Where the user says nothing, a node has its share of this machine's CPU and free memory.
+    Where the user says nothing, a node has its share of this machine's CPU.
     """
     said: dict[str, Any] = {}
     if request.settings is not None:
         said = yaml.safe_load(request.settings.read_text(encoding="utf-8")) or {}
     share = 100.0 * (os.cpu_count() or 1) / request.nodes
-    runtime = {
-        "node_cpu_percent": max(1.0, share),
-        "host_memory_mib_max": host_mebibytes(request.nodes),
-        **(said.get("runtime") or {}),
-        "nodes_expected": request.nodes,
-    }
+    runtime = {"node_cpu_percent": max(1.0, share), **(said.get("runtime") or {})}
+    runtime["nodes_expected"] = request.nodes
     path = directory / "settings.yaml"
     path.write_text(yaml.safe_dump({"version": 1, **said, "runtime": runtime}, sort_keys=False))
     return path

@@ -12,6 +12,8 @@ from rekindle.model.errors import InputError, RunError, first_line
 FOLDER_REMEDY = "name the place that `rekindle run --store` was given"
 # There was an answer of the server, and it was an error.
 ANSWERED = (errno.EREMOTEIO, errno.EBUSY, errno.EOPNOTSUPP)
+# There is no room for more.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors that waiting does not mend.
 LASTING = (errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
@@ -27,6 +29,8 @@ def unwritable(place: str | Path, error: OSError, *, is_local: bool) -> InputErr
     if is_local:
         what = f"cannot be written ({error.strerror})"
         remedy = "name a place in a folder that is there and may be written"
+        if error.errno in FULL:
+            remedy = "make room there, or name another place"
         return InputError(where=where, what=what, remedy=remedy)
     said = described(error)
     if error.errno == errno.EILSEQ:

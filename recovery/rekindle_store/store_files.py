@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-from rekindle.model.errors import InputError, RunError
+from rekindle.model.errors import InputError
 from rekindle_store import store_errors
 from rekindle_store.local_files import LocalFiles
 from rekindle_store.transfers import Moved, unwatched
@@ -177,9 +177,9 @@ def check(place: str | Path) -> None:
 
 def check_room(place: str | Path) -> None:
     """See that a store that is a folder has room for the first records of a run, and leave nothing
-    there. A driver waits for room; who starts one by hand had better know.
+    there. A driver of a cluster waits for room; a run that a user starts ends at once.
 
-    Raises RunError where it has none.
+    Raises InputError where it has none, or cannot be written.
     """
     local = folder(place)
     if local is None:
@@ -189,11 +189,7 @@ def check_room(place: str | Path) -> None:
             probe.write(bytes(ROOM_BYTES))
             probe.flush()
     except OSError as error:
-        raise RunError(
-            where=f"checkpoint store {place}",
-            what=f"cannot be written ({error.strerror})",
-            remedy="make room there, or name another place with --store",
-        ) from error
+        raise store_errors.unwritable(place, error, is_local=True) from error
 
 
 @lru_cache(maxsize=PLACES_CACHED_MAX)

@@ -157,6 +157,7 @@ def run(
         )
         # The cluster of this machine has a Spark of its own.
         spark_installation.check(None)
+        spark_installation.replace_ascii_locale()
         _run_locally(request, checking, as_json=as_json)
         return
     _check_absent(kill_after, kill, console)
@@ -166,6 +167,7 @@ def run(
     spark_master.check(master, submitted=is_submitted)
     if not is_submitted:
         spark_installation.check(os.environ.get("SPARK_HOME"))
+        spark_installation.replace_ascii_locale()
     _check_sidecar(sidecar)
     _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
 

@@ -350,8 +350,8 @@ def _rows(table: "pa.Table", show: int) -> list[dict[str, Any]]:
 def _print(pipeline: "Pipeline", result: "PipelineResult", epochs: int, show: int) -> None:
     from rich.console import Console
 
-    # Wider than any terminal, which wraps what is too long for it: columns cut to its width would
-    # have a letter of each value.
+    # Wider than any terminal, which wraps long lines. Columns that are cut to the width of a narrow
+    # terminal would show one letter of each value.
     console = Console(width=10_000)
     read = [f"{_counted(rows)} of {name}" for name, rows in result.rows.items()]
     more = " (there are more)" if result.has_more else ""

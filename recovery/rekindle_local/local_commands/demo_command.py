@@ -145,6 +145,7 @@ def demo(
     _check(wanted)
     # Before there is a directory for the report: one with files in it is refused the next time.
     spark_installation.check(None)
+    spark_installation.replace_ascii_locale()
     with cli_options.report_directory(report) as directory:
         result = demo_run.perform(shown(wanted), directory)
         demo_run.summarise(result, report)

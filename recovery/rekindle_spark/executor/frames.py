@@ -78,7 +78,9 @@ def pack(batch: pa.RecordBatch, *, plain: bool) -> Packed:
         return NOTHING
     if plain:
         payload = batch.serialize()
-    elif not any(pa.types.is_nested(column.type) or column.null_count for column in batch.columns):
+    elif batch.num_columns and not any(  # the bytes of no columns do not say how many rows
+        pa.types.is_nested(column.type) or column.null_count for column in batch.columns
+    ):
         payload = _plain(batch.columns)  # these are the very bytes that `digest` sums
     else:
         payload = batch.serialize()

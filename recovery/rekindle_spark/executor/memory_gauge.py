@@ -175,18 +175,13 @@ def _peak_bytes() -> int:
 
 def allowed_bytes(jvm: int, proc: Path = PROC) -> int | None:
     """What is left to the host of the executor with this process id; None: nothing limits it."""
-    limit = container_bytes(proc)
+    try:
+        limit = min(_limits(proc), default=None)
+    except FileNotFoundError:  # a kernel without control groups
+        return None
     if limit is None:
         return None
     return max(0, limit - _heap_bytes(jvm, limit, proc) - JAVA_BESIDE_HEAP_BYTES)
-
-
-def container_bytes(proc: Path = PROC) -> int | None:
-    """The limit of the container that this process runs in; None: nothing limits it."""
-    try:
-        return min(_limits(proc), default=None)
-    except FileNotFoundError:  # a kernel without control groups
-        return None
 
 
 def _heap_bytes(jvm: int, limit: int, proc: Path) -> int:

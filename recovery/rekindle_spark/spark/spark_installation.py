@@ -19,24 +19,29 @@ from rekindle.model.errors import InputError
 VERSION = "4.3"
 JAVA_VERSION_MIN = 17
 JAVA_SECONDS_MAX = 60.0
+# The codeset of the locales C and POSIX on Linux. Java on macOS reads paths as UTF-8 in any locale.
+ASCII = "ANSI_X3.4-1968"
 
 
 def check(spark_home: str | None) -> None:
-    """Refuse a machine on which Spark cannot start, and see that Java reads paths there.
+    """Refuse a machine on which Spark cannot start.
 
     `spark_home` is the value of SPARK_HOME, None where it does not count. Raises `InputError`.
     """
-    _have_utf8()
     check_pyspark()
     read_java_version(find_java())
     if spark_home:
         _check_home(spark_home)
 
 
-def _have_utf8() -> None:
-    """Have the processes that this one starts read paths as UTF-8. In a locale of another encoding,
-    such as C, Java opens no path with a sign beyond ASCII, and does not start in such a folder."""
-    if locale.nl_langinfo(locale.CODESET) != "UTF-8":
+def replace_ascii_locale() -> None:
+    """Set the locale of the processes that this one starts to C.UTF-8 if it is C or POSIX.
+
+    In an ASCII locale Java opens no path with a letter beyond ASCII, and does not start in such a
+    folder. Other locales stay: their paths may have another encoding.
+    """
+    # pyspark starts Java with the environment of this process, so it is set here.
+    if locale.nl_langinfo(locale.CODESET) == ASCII:
         os.environ["LC_ALL"] = "C.UTF-8"
 
 

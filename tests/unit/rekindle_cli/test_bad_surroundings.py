@@ -255,14 +255,16 @@ def test_a_pyspark_of_another_version_is_refused_by_all_that_use_it(
 
 @pytest.mark.parametrize(
     ("codeset", "wanted"),
-    [("ANSI_X3.4-1968", "C.UTF-8"), ("ISO-8859-1", "C.UTF-8"), ("UTF-8", "a")],
+    [("ANSI_X3.4-1968", "C.UTF-8"), ("ISO-8859-1", "a"), ("US-ASCII", "a"), ("UTF-8", "a")],
 )
-def test_spark_reads_paths_as_utf8_whatever_the_locale(
+def test_spark_reads_paths_as_utf8_in_an_ascii_locale_and_others_stay(
     monkeypatch: pytest.MonkeyPatch, codeset: str, wanted: str
 ) -> None:
     monkeypatch.setenv("LC_ALL", "a")
     monkeypatch.setattr(locale, "nl_langinfo", lambda _: codeset)
     spark_installation.check(None)
+    assert os.environ["LC_ALL"] == "a"
+    spark_installation.replace_ascii_locale()
     assert os.environ["LC_ALL"] == wanted
 
 

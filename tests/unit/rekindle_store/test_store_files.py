@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -216,12 +217,38 @@ def test_a_store_without_room_is_refused_and_nothing_is_left_in_it(tmp_path: Pat
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
-        with pytest.raises(RunError) as caught:
+        with pytest.raises(InputError) as caught:
             store_files.check_room(store)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(caught.value) == (
         f"checkpoint store {store}: cannot be written (File too large); make room there, or name "
-        "another place with --store"
+        "another place"
     )
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "make room there, or name another place"),
+        (errno.EDQUOT, "make room there, or name another place"),
+        (errno.EROFS, "name a place in a folder that is there and may be written"),
+        (errno.EACCES, "name a place in a folder that is there and may be written"),
+    ],
+    ids=["full", "quota", "read-only", "no-right"],
+)
+def test_the_remedy_for_a_folder_that_cannot_be_written_fits_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", refuse)
+    for check in (store_files.check_room, store_files.check):
+        with pytest.raises(InputError) as caught:
+            check(tmp_path)
+        assert str(caught.value) == (
+            f"checkpoint store {tmp_path}: cannot be written (no); {remedy}"
+        )

@@ -282,3 +282,13 @@ def test_columns_of_any_type_with_nulls_have_a_digest(kind: pa.DataType) -> None
     column = pa.array([None, None], kind)
     some = pa.table({"a": column})
     assert frames.digest(some) != frames.digest(pa.table({"a": column.slice(1)}))
+
+
+def test_rows_without_columns_stay_as_many() -> None:
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 5, pa.struct([])))
+    assert batch.num_rows == 5
+    for plain in (False, True):
+        packed = frames.pack(batch, plain=plain)
+        (block,) = frames.encode_each(Label(1, 3, 5, 2, 17, -7), [(5, packed)])
+        (frame,) = frames.frames(memoryview(block))
+        assert frame.rows == frames.decode(frame, batch.schema).num_rows == 5

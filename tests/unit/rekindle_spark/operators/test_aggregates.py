@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from rekindle_spark.operators import (
     INITIAL_WATERMARK,
     Aggregate,
     WindowAggregate,
+    grouping,
 )
 
 INTEGERS = {
@@ -177,3 +179,13 @@ def test_what_has_no_exact_total_is_refused_when_it_is_built(
 ) -> None:
     with pytest.raises(InputError, match=f"step w: aggregates: {function}: column 'v'"):
         operator(kind, [function])
+
+
+@pytest.mark.parametrize("at_once_max", [4_096, 5])
+def test_columns_have_the_same_totals_in_one_call_as_in_a_call_for_each(
+    monkeypatch: pytest.MonkeyPatch, at_once_max: int
+) -> None:
+    monkeypatch.setattr(grouping, "ROWS_AT_ONCE_MAX", at_once_max)
+    values = np.array([[1, 2, 3, 4, 5, 6], [2**62, 2**62, -1, -2, -3, -4]])
+    groups = grouping.group([np.array([7, 9, 7, 7, 9, 9])], 6)
+    assert grouping.add_all(groups, values).tolist() == [[8, 13], [2**62 - 3, 2**62 - 7]]
