@@ -157,7 +157,6 @@ def run(
         )
         # The cluster of this machine has a Spark of its own.
         spark_installation.check(None)
-        spark_installation.replace_ascii_locale()
         _run_locally(request, checking, as_json=as_json)
         return
     _check_absent(kill_after, kill, console)
@@ -167,7 +166,6 @@ def run(
     spark_master.check(master, submitted=is_submitted)
     if not is_submitted:
         spark_installation.check(os.environ.get("SPARK_HOME"))
-        spark_installation.replace_ascii_locale()
     _check_sidecar(sidecar)
     _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
 
@@ -276,6 +274,7 @@ def _run_on_cluster(
     from rekindle.model import settings as settings_module
     from rekindle_store import store_files
 
+    spark_installation.replace_ascii_locale()
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     own = store_files.folder(given.store) or Path()
     loaded = checking.load(given.store, wanted)
@@ -350,6 +349,7 @@ def _run_locally(request: LocalRequest, checking: _Checking, *, as_json: bool) -
     """Run on a cluster of this machine; report what is wrong with the pipeline before it starts."""
     from rekindle.model import settings as settings_module
 
+    spark_installation.replace_ascii_locale()
     chosen = request.settings
     wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
     wanted = replace(wanted, runtime=replace(wanted.runtime, nodes_expected=request.nodes))
