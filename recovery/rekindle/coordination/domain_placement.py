@@ -5,7 +5,7 @@ what runs towards it, as long as that gains enough to be worth the moves. `plann
 arranges; this module asks it with what the coordinator knows. Changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rekindle.coordination import node_load
@@ -29,7 +29,8 @@ def moves(state: CoordinationState) -> dict[str, str]:
     """Partition -> node for those that should move; empty while a node is slow or suspected, and
     where too little would be gained and no domain is to carry more than its nodes hold.
 
-    More than can move at once go in the order of the most important query that needs them.
+    They are made one after the other, more than can move at once in several orders. The most
+    important query's go first, but for those for which room has yet to be made.
     """
     if slow(state) or with_status(state, NodeStatus.SUSPECTED):
         return {}
@@ -47,7 +48,30 @@ def moves(state: CoordinationState) -> dict[str, str]:
             weights[partition] = max(weights[partition], query.priority)
     moving = [partition for partition, node in found.items() if state.placement[partition] != node]
     moving.sort(key=lambda partition: (-weights[partition], partition))
-    return {partition: found[partition] for partition in moving[:MOVES_MAX]}
+    return {partition: found[partition] for partition in _in_turn(layout, state, found, moving)}
+
+
+def _in_turn(
+    layout: DomainLayout,
+    state: CoordinationState,
+    found: Mapping[str, str],
+    moving: Sequence[str],
+) -> list[str]:
+    """The first of some partitions that move, each the first whose node has room for it by then.
+    Where none has, because they change places, it is the one that fills its node least."""
+    free = dict.fromkeys(state.placement.values(), 0.0) | dict(layout.capacities)
+    for partition, node in state.placement.items():
+        free[node] -= layout.costs[partition]
+    rest, turns = dict.fromkeys(moving), list[str]()
+    while rest and len(turns) < MOVES_MAX:
+        left = {partition: free[found[partition]] - layout.costs[partition] for partition in rest}
+        fitting = (partition for partition in rest if left[partition] >= 0.0)
+        partition = next(fitting, None) or max(rest, key=left.__getitem__)
+        free[found[partition]] -= layout.costs[partition]
+        free[state.placement[partition]] += layout.costs[partition]
+        turns.append(partition)
+        del rest[partition]
+    return turns
 
 
 def arranged(state: CoordinationState) -> CoordinationState:

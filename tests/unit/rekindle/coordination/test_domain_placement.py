@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,6 +183,23 @@ def test_what_is_spread_is_gathered_with_one_order_and_its_reason() -> None:
     for now in (1.0, SURVEY_SECONDS + 1, 3 * SURVEY_SECONDS):
         state, orders = ticked(state, now)
         assert orders == []
+
+
+def test_moves_wait_for_those_that_make_room_for_them() -> None:
+    costs = {"a": 12.0, "b": 13.0, "big": 57.0, "c": 8.0}
+    layout = DomainLayout(costs, dict.fromkeys(("n0", "n1", "n3"), 70.0), {}, {})
+    state: Any = SimpleNamespace(placement={"a": "n0", "b": "n0", "big": "n3", "c": "n3"})
+    found = {"a": "n3", "b": "n3", "big": "n0", "c": "n1"}
+    turns = domain_placement._in_turn(layout, state, found, ["a", "b", "big", "c"])
+    assert turns == ["c", "a", "big", "b"]
+
+
+def test_where_partitions_change_places_nodes_are_filled_as_little_as_can_be() -> None:
+    costs = {"a": 40.0, "b": 50.0}
+    layout = DomainLayout(costs, {"n0": 60.0, "n1": 80.0}, {}, {})
+    state: Any = SimpleNamespace(placement={"a": "n0", "b": "n1"})
+    turns = domain_placement._in_turn(layout, state, {"a": "n1", "b": "n0"}, ["b", "a"])
+    assert turns == ["a", "b"], "10 too much on one, and not 40 on the other"
 
 
 def test_work_is_not_all_lost_with_one_domain_where_that_costs_little() -> None:
