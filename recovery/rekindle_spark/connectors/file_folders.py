@@ -59,7 +59,7 @@ class FileFolder(Protocol):
         """The files in it that are not hidden, in no order, and with `recursive` those of folders
         below. Raises RunError where it may not be read."""
 
-    def digest(self, file: io.BufferedIOBase) -> str:
+    def digest_of_ends(self, file: io.BufferedIOBase) -> str:
         """Compute a digest of both ends of a file that `open` has opened; it is empty where each
         content has a version of its own. Raises as reading does."""
 
@@ -115,7 +115,7 @@ class LocalFolder:
         """See `FileFolder`."""
         yield from self._below("", recursive)
 
-    def digest(self, file: io.BufferedIOBase) -> str:
+    def digest_of_ends(self, file: io.BufferedIOBase) -> str:
         """See `FileFolder`."""
         try:
             return _digest(file.fileno())
@@ -221,7 +221,7 @@ class BucketFolder:
         except OSError as error:
             raise _of_a_bucket(f"files at {self.place}", error) from error
 
-    def digest(self, file: io.BufferedIOBase) -> str:
+    def digest_of_ends(self, file: io.BufferedIOBase) -> str:
         """See `FileFolder`."""
         del file
         return ""

@@ -100,7 +100,7 @@ def contents(
         taken = "" if form.format == PARQUET else f"; of packed files those of gzip ({PACKED}) are"
         return _unreadable(f"is packed in a way that is not read{taken}")
     with folder.open(name, version) as file:
-        digest = folder.digest(file)
+        digest = folder.digest_of_ends(file)
         return replace(_contents_of(file, name, form, counted), digest=digest)
 
 

@@ -28,6 +28,7 @@ from rekindle_spark.operators import (
     StatefulOperator,
     aggregates,
     column_types,
+    grouping,
     joins,
     row_hash,
 )
@@ -521,6 +522,7 @@ def of_limits(folder: Path) -> Iterator[Action]:
     changes = (
         (joins, "CHUNKS_MAX", 0),
         (aggregates, "CACHED_ROWS_MAX", 0),
+        (grouping, "ROWS_AT_ONCE_MAX", 0),
         (row_hash, "hashes", lambda table, _: np.zeros(table.num_rows, np.uint64)),
     )
     lowered = [lambda c=change: mock.patch.object(*c) for change in changes]

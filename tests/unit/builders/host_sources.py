@@ -162,9 +162,10 @@ def of_files(folder: Path) -> Iterator[Action]:
         story = _files(folder / ending, ending, content)
         yield from story.begin().actions()
     # a row group that cannot be read, a file that is gone, and values that do not fit
-    for name, spoil in (("gone", Path.unlink), ("spoilt", _spoil)):
+    for name, spoil in (("gone", Path.unlink), ("replaced", _replace)):
         story = _files(folder / name, "parquet", contents["parquet"], spoil)
         yield from story.begin().actions()
+    yield from _files(folder / "spoilt", "parquet", _spoilt(contents["parquet"])).begin().actions()
     deep = SCHEMA.append(pa.field("deep", _deep(pa.timestamp("us"))))
     old = _files(folder / "old", "parquet", _of_old_parquet(), schema=deep)
     yield from old.begin().actions()
@@ -200,6 +201,7 @@ def of_files(folder: Path) -> Iterator[Action]:
     listing = ListingLog(store_files.at(folder / "lost" / "store"), "listings/rows", inputs)
     record.write_bytes(content)
     whole = listing.catch_up().whole({}, {"gone.json": 1.0}, set())
+    whole["unreadable"] = {"bad.json": "1-2"}
     record.write_bytes(record_format.encode("listing", whole))
     closed = lambda: mock.patch.object(file_rows, "IDLE_SECONDS", -1.0)  # noqa: E731
     chunks = lambda: mock.patch.object(decoding, "CHUNK_BYTES_MAX", 9)  # noqa: E731
@@ -208,11 +210,15 @@ def of_files(folder: Path) -> Iterator[Action]:
         yield action.within(closed, chunks, stored)
 
 
-def _spoil(path: Path) -> None:
+def _spoilt(parquet: bytes) -> bytes:
+    """The same with rows that cannot be read, and the footer as it was."""
+    return parquet[:4] + b"\xff" * 200 + parquet[204:]
+
+
+def _replace(path: Path) -> None:
+    """By a file of the same size and time."""
     status = path.stat()
-    with path.open("r+b") as file:
-        file.seek(4)
-        file.write(b"\xff" * 200)
+    path.write_bytes(_spoilt(path.read_bytes()))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
