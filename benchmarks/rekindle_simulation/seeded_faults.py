@@ -212,7 +212,7 @@ class Faults:
 
     def _turn_clock(self) -> None:
         coordinator = self.world.random.choice(self.coordinators)
-        coordinator.clock_offset += self.world.random.choice((-3600.0, -40.0, 40.0, 3600.0))
+        coordinator.turn_clock(self.world.random.choice((-3600.0, -40.0, 40.0, 3600.0)))
         self.world.tell(f"the clock of {coordinator.name} is now {coordinator.clock_offset:+.0f} s")
 
     def _turn_driver_clock(self) -> None:

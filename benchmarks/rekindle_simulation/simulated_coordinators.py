@@ -55,6 +55,7 @@ class Coordinator:
     restart_driver: Callable[[str], None]
     announces_losses: bool = False
     clock_offset: float = 0.0
+    set_back_at: int | None = None
     fragile: float = 0.0
     down_until: float = 0.0
     noticed: bool = False
@@ -254,6 +255,12 @@ class Coordinator:
             return True
         return False
 
+    def turn_clock(self, seconds: float) -> None:
+        """Set the clock forward, or back."""
+        self.clock_offset += seconds
+        if seconds < 0.0:
+            self.set_back_at = self.version
+
     def _compare(self, reading: ApplicationReading, now: float, decision: Decision) -> None:
         """One that is started anew would decide the same, but for moves a moment sooner: one that
         has heard of a change looks first whether there is something to plan, and when placement by
@@ -261,6 +268,8 @@ class Coordinator:
         found = self.store.get(PLACE.path(store_paths.COORDINATION))
         if not decision.directives or found is None or found[1] != self.version:
             return
+        if found[1] == self.set_back_at:
+            return  # only who has run on knows how long ago that was, by a clock that was set back
         if reading.statistics is None and STATISTICS in decision.case.taken:
             return  # the store has lost costs that only who has taken them still knows
         case = session.from_record(found[0], "coordination")

@@ -24,6 +24,7 @@ FOUND_SOMETHING = {
     370974869: "a plan was held to costs that its coordinator could not know",
     503408: "priorities that changed while a coordinator was away were no news to it",
     11574: "a simulated coordinator that had died wrote by what its next start had read",
+    20393: "a clock was set back, and a simulated coordinator started anew cannot know how far",
     56062: "moves of one order filled a node before others had made room there",
 }
 
