@@ -111,7 +111,7 @@ def _outcomes(numbers: list[int], sabotage: SimulationSabotage | None) -> Iterat
                 transient=True,
             )
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # and wait: an exit before that prints a trace
 
 
 def _show(outcome: SeedOutcome) -> None:
