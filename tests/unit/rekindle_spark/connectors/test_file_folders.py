@@ -221,7 +221,7 @@ def test_files_that_a_release_without_digests_has_listed_are_read_by_size_and_ti
 ) -> None:
     write("json", inputs / "a", range(3))
     with monkeypatch.context() as before:
-        before.setattr(file_folders.LocalFolder, "digest", lambda *_: "")
+        before.setattr(file_folders.LocalFolder, "digest_of_ends", lambda *_: "")
         found = source(inputs)
         assert ends(found) == {"0": (0, 3)}
     (record,) = (inputs.parent / "store" / "listings").rglob("1.json")
