@@ -64,7 +64,7 @@ def remove_application(connection: Connection, found: FoundApplication) -> None:
     """
     numbered = [path for path in sorted(found.versions) if _is_numbered(path)]
     early = numbered[AT_ONCE_MAX:]
-    last = {path: version for path, version in found.versions.items() if path not in set(early)}
+    last = {path: found.versions[path] for path in found.versions.keys() - early}
     absent: dict[str, int | None] = {found.place.path(store_paths.HEARTBEAT): None}
     for start in range(0, len(early), AT_ONCE_MAX):
         some = {path: found.versions[path] for path in early[start : start + AT_ONCE_MAX]}

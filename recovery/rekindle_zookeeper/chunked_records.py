@@ -21,7 +21,7 @@ from kazoo.security import ACL
 
 from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths
-from rekindle_zookeeper.sessions import Conflict, Sessions
+from rekindle_zookeeper.sessions import EXPECTED, Conflict, Sessions
 
 # Records that are too large for one message: pieces first, then the head that names them.
 #
@@ -161,12 +161,6 @@ def delete(path: str, version: int = -1) -> Step:
 # others may come between our look and our write, but not for ever
 ATTEMPTS_MAX = 10
 Watch = Callable[[WatchedEvent], None]
-CHANGED = (
-    exceptions.BadVersionError,
-    exceptions.NodeExistsError,
-    exceptions.NoNodeError,
-    exceptions.NotEmptyError,
-)
 
 
 class ChunkedRecords:
@@ -299,7 +293,7 @@ class ChunkedRecords:
 
         try:
             self._run(path, ask)
-        except CHANGED:
+        except EXPECTED:
             return False
         return True
 

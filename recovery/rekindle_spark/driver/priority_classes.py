@@ -147,8 +147,8 @@ def next_piece(
     """What the second class runs next: up to `goal`, by input of `rows` for each epoch, at most so
     many epochs of each partition.
 
-    One that is not live joins once it is at most `gap_epochs` behind those that are, and all
-    that it reads is live or in the same job.
+    One that is not live joins once it is at most `gap_epochs` behind those that are, and all that
+    it reads is live or in the same job.
     """
     trailing = progress.trailing
     live = [progress.finished[number] for number in trailing & progress.live]
