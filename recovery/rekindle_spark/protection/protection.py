@@ -42,6 +42,7 @@ from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection_state import ProtectionReports
 from rekindle_spark.protection.query_layout import QueryLayout
 from rekindle_spark.protection.spark_view import (
+    MILLIS,
     PERCENT,
     Heartbeats,
     RunTimes,
@@ -315,10 +316,10 @@ class Protection:
             log.warning("executors cannot be replaced: %s", ", ".join(sorted(nodes)), exc_info=True)
 
     def _note_dropped(self, now: float) -> None:
-        """Record the tasks that run, once executors that were dropped are lost."""
+        """Record a drop, once the executors are lost."""
         has_dropped, self._has_dropped = self._has_dropped, False
         if has_dropped:
-            _only_logged(lambda: self._retries.note_drop(self._runs, now))
+            self._retries.note_drop(now, MILLIS * time.time())
 
     def _retry_tasks(self, now: float) -> None:
         number = _only_logged(lambda: self._retries.retry(self._runs, now))

@@ -214,31 +214,31 @@ class TaskRetries:
     the drop does not ask that executor. So a task that still runs a while after the drop is killed,
     once for each drop, and Spark starts it again; it counts that as no failure.
 
-    `context` is the `SparkContext` in the JVM, `array_text` is `java.util.Arrays.toString`. `seen`
-    has tasks by their ids, with the moment of the drop.
+    Spark shows a task at once when it begins, and that its stage has one that runs only later, so
+    the task's own start is what counts.
+
+    `context` is the `SparkContext` in the JVM, `array_text` is `java.util.Arrays.toString`. `drops`
+    has the moment of each drop, of time.monotonic(), and in milliseconds of the driver's clock.
     """
 
     context: Any
     array_text: Callable[[Any], str]
-    seen: dict[int, float] = field(default_factory=dict)
+    drops: list[tuple[float, float]] = field(default_factory=list)
 
-    def note_drop(self, runs: Iterable[str], now: float) -> None:
-        """Record the tasks of runs of queries that run when executors are dropped."""
-        for task in self._running(runs):
-            self.seen.setdefault(task.taskId(), now)
+    def note_drop(self, now: float, clock_millis: float) -> None:
+        """Record that executors have been dropped."""
+        self.drops.append((now, clock_millis))
 
     def retry(self, runs: Iterable[str], now: float) -> int:
         """Kill tasks of runs that have been running for too long since a drop; returns how many."""
-        if all(now - since < STALLED_SECONDS for since in self.seen.values()):
+        due = [millis for since, millis in self.drops if now - since >= STALLED_SECONDS]
+        if not due:
             return 0
-        count, seen = 0, self.seen
-        self.seen = {}
+        self.drops = [drop for drop in self.drops if now - drop[0] < STALLED_SECONDS]
+        count = 0
         for task in self._running(runs):
-            number = task.taskId()
-            if number in seen and now - seen[number] < STALLED_SECONDS:
-                self.seen[number] = seen[number]
-            elif number in seen:
-                count += self.context.killTaskAttempt(number, True, RETRY_REASON)
+            if task.launchTime().getTime() <= max(due):
+                count += self.context.killTaskAttempt(task.taskId(), True, RETRY_REASON)
         return count
 
     def _running(self, runs: Iterable[str]) -> Iterator[Any]:
@@ -256,7 +256,7 @@ def _running_in(store: Any, stage: int) -> list[Any]:
     """The tasks of a stage that run; none of one that has not begun, or has ended."""
     try:
         attempt = store.lastStageAttempt(stage)
-        if not attempt.numActiveTasks() or attempt.numTasks() > TASKS_MAX:
+        if str(attempt.status()) != "ACTIVE" or attempt.numTasks() > TASKS_MAX:
             return []
         tasks = store.taskList(stage, attempt.attemptId(), TASKS_MAX)
         listed = [tasks.apply(index) for index in range(tasks.size())]

@@ -55,15 +55,21 @@ class Job:
 
 @dataclass
 class Task:
-    """Of the only stage of a job, which has its number."""
+    """Of the only stage of a job, which has its number. `start` is in ms of the driver's clock."""
 
     number: int
     job: int
     status: str = "RUNNING"
+    start: int = 0
 
     @property
     def answer(self) -> Answer:
-        return Answer(taskId=self.number, index=self.number % 10, status=self.status)
+        return Answer(
+            taskId=self.number,
+            index=self.number % 10,
+            status=self.status,
+            launchTime=Answer(getTime=self.start),
+        )
 
 
 class Reflected:
@@ -180,12 +186,12 @@ class Context:
     def lastStageAttempt(self, stage: int) -> Answer:  # noqa: N802
         if stage in self.forgotten:
             raise Py4JError("No stage with id")
-        active = sum(one.job == stage and one.status == "RUNNING" for one in self.tasks)
+        runs = self.jobs[stage].ended_millis is None
         return Answer(
             executorRunTime=self.jobs[stage].run_millis,
             attemptId=0,
             numTasks=self.jobs[stage].tasks,
-            numActiveTasks=active,
+            status="ACTIVE" if runs else "COMPLETE",
         )
 
 

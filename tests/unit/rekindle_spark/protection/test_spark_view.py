@@ -222,22 +222,23 @@ def test_tasks_that_run_at_a_drop_and_still_do_a_while_later_are_killed() -> Non
     ended, other = Task(42, 4, "SUCCESS"), Task(61, 6)
     context, retries = running(Task(41, 4), ended, Task(51, 5), other, Task(71, 7))
     assert retries.retry(["r1"], 1e9) == 0, "nothing was dropped"
-    retries.note_drop(["r1"], 100.0)
-    context.tasks += [Task(43, 4)]
-    retries.note_drop(["r1"], 104.0)
-    context.tasks += [Task(44, 4)]
+    retries.note_drop(100.0, 1_000)
+    context.tasks += [Task(43, 4, start=1_001)]
+    retries.note_drop(104.0, 5_000)
+    context.tasks += [Task(44, 4, start=5_001)]
     assert retries.retry(["r1"], 99.9 + STALLED_SECONDS) == 0
     assert (retries.retry(["r1"], 100.0 + STALLED_SECONDS), context.killed) == (2, [41, 51])
+    context.tasks = [task for task in context.tasks if task.number not in context.killed]
     assert retries.retry(["r1"], 103.9 + STALLED_SECONDS) == 0
     assert (retries.retry(["r1"], 104.0 + STALLED_SECONDS), context.killed) == (1, [41, 51, 43])
     assert retries.retry(["r1"], 1e9) == 0, "what began after the drops goes on"
 
 
 def test_a_task_is_killed_once_for_each_drop() -> None:
-    context, retries = running(Task(41, 4))
+    context, retries = running()
     for number in (41, 51):
         context.tasks = [Task(number, 4)]
-        retries.note_drop(["r1"], float(number))
+        retries.note_drop(float(number), 0)
         for _ in range(2):
             retries.retry(["r1"], number + STALLED_SECONDS)
     assert context.killed == [41, 51]
@@ -245,6 +246,6 @@ def test_a_task_is_killed_once_for_each_drop() -> None:
 
 def test_tasks_of_jobs_that_spark_forgets_meanwhile_are_left_alone() -> None:
     context, retries = running(Task(41, 4), Task(51, 5))
-    retries.note_drop(["r1"], 0.0)
+    retries.note_drop(0.0, 0)
     context.forgotten = {4}
     assert (retries.retry(["r1"], STALLED_SECONDS), context.killed) == (1, [51])
