@@ -444,9 +444,18 @@ def lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
     return len({name for look in looks.values() for name in look.lost})
 
 
-def has_ended(application: MatchedApplication) -> bool:
-    """Whether its SparkApplication says that it is over."""
-    return application.resource is not None and application.resource.ended
+def end_of(application: MatchedApplication | None) -> str | None:
+    """Why nothing of it is to be brought back, by its SparkApplication: people may have suspended
+    it. Without one its driver says it, which nobody makes again. None where it goes on."""
+    if application is None:
+        return "is not there any more"
+    resource, driver = application.resource, application.driver
+    if resource is not None and resource.suspended:
+        return "is suspended"
+    ended = driver is not None and driver.ended and application.kind == "Driver"
+    if ended if resource is None else resource.ended:
+        return "has ended"
+    return None
 
 
 def is_open(node: ClusterNode) -> bool:

@@ -267,7 +267,7 @@ class ApplicationRecovery:
             application = self.known.application(place) if place.namespace == namespace else None
             if application is None or application.policy != name:
                 continue
-            if application_incident.has_ended(application):
+            if application_incident.end_of(application) is not None:
                 continue
             called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
@@ -387,8 +387,10 @@ class ApplicationRecovery:
             if place not in open_ or not open_[place].is_given_up(time.monotonic())
             for key in application_matching.pod_buckets(look.application)
         }
-        demands = self._wanted(policy, held, made, looks, open_)
-        return _Turn(tuple(demands), frozenset(waiting), frozenset(buckets))
+        demands = tuple(self._wanted(policy, held, made, looks, open_))
+        if all(story.is_given_up(time.monotonic()) for story in open_.values()):
+            return _Turn(demands)  # nobody knows whether they come back, and it may take days
+        return _Turn(demands, frozenset(waiting), frozenset(buckets))
 
     def _displace(
         self,
@@ -597,7 +599,7 @@ class ApplicationRecovery:
                 continue
             policy = f"{place.namespace}/{spec.policy_name}"
             recovers = policy == application.policy and policy in policies
-            over = application_incident.has_ended(application) or not recovers
+            over = application_incident.end_of(application) is not None or not recovers
             if over and application_incident.is_whole(item.status):
                 self._end(place, OpenStory(policy, spec, item.status, item.status.displaced))
 
@@ -614,10 +616,9 @@ class ApplicationRecovery:
 
     def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
         application = self.known.application(place)
-        if application is None:
-            return RecoveryReason.APPLICATION_GONE, f"{place.application} is not there any more."
-        if application_incident.has_ended(application):
-            return RecoveryReason.APPLICATION_GONE, f"{place.application} has ended."
+        said = application_incident.end_of(application)
+        if application is None or said is not None:
+            return RecoveryReason.APPLICATION_GONE, f"{place.application} {said}."
         other = self.known.policies.get(application.policy or "")
         if other is not None and other.spec.recovers == APPLICATIONS:
             text = f"Policy {other.metadata.name} recovers {place.application} from now on."

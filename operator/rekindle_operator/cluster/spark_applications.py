@@ -23,6 +23,8 @@ from rekindle_operator.cluster.pods import (
 ENDED_STATES = frozenset(
     {"COMPLETED", "FAILED", "ResourceReleased", "TerminatedWithoutReleaseResources"}
 )
+# States in which kubeflow's operator removes its pods, and makes none until people resume it.
+SUSPENDED_STATES = frozenset({"SUSPENDING", "SUSPENDED"})
 # States before its first driver runs; kubeflow's are in capitals.
 WAITING_STATES = frozenset(
     {
@@ -57,6 +59,11 @@ class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def ended(self) -> bool:
         """Whether it has come to its end, so that nothing is to be brought back."""
         return self.state in ENDED_STATES
+
+    @property
+    def suspended(self) -> bool:
+        """Whether people have stopped it for now."""
+        return self.state in SUSPENDED_STATES
 
     @property
     def had_driver(self) -> bool:

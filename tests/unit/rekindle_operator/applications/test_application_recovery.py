@@ -149,16 +149,44 @@ def test_a_recovery_ends_with_the_policy_that_recovered_the_application(
     assert not any(demand.incident.application == "low" for demand in world.shell.demands)
 
 
-def test_a_recovery_ends_with_an_application_that_has_ended(made: Callable[..., World]) -> None:
+@pytest.mark.parametrize(
+    ("state", "message"), [("COMPLETED", "low has ended."), ("SUSPENDED", "low is suspended.")]
+)
+def test_a_recovery_ends_with_an_application_of_which_nothing_is_to_come_back(
+    made: Callable[..., World], state: str, message: str
+) -> None:
     world = made(provisioning=(KARPENTER,))
     world.lose("a", "b")
     world.turn()
-    tell(world.known.registry, objects.kubeflow_application("low", state="COMPLETED"))
+    tell(world.known.registry, objects.kubeflow_application("low", state=state))
     world.turn()
-    assert (world.story("low")["phase"], world.story("low")["reason"]) == (
+    told = world.story("low")
+    assert (told["phase"], told["reason"]) == ("Abandoned", "ApplicationGone")
+    assert told["message"] == message
+
+
+def test_a_recovery_ends_with_a_driver_that_nobody_makes_again(
+    made: Callable[..., World],
+) -> None:
+    """The pod of a driver of spark-submit, or of a Job, stands there after its end."""
+    selector = {"sparkApplications": {"labelSelector": {}}, "drivers": {"labelSelector": {}}}
+    world = made(provisioning=(KARPENTER,), selector=selector)
+    world.see(objects.submitted_driver("nightly", node="drivers"))
+    world.see(objects.submitted_executor(1, node="a"))
+    world.lose("a")
+    world.turn()
+    assert world.story("nightly")["phase"] == "Recovering"
+    world.see(objects.submitted_driver("nightly", node="drivers", phase="Succeeded"))
+    world.turn()
+    assert (world.story("nightly")["phase"], world.story("nightly")["reason"]) == (
         "Abandoned",
         "ApplicationGone",
     )
+    again = objects.submitted_driver("nightly", start="t", node="", phase="Pending", second=60)
+    again["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(again)
+    world.turn()
+    assert world.story("nightly")["phase"] == "Recovering", "its next start waits as others do"
 
 
 def _with_another_policy(world: World) -> None:
@@ -513,6 +541,27 @@ def test_pods_that_somebody_may_have_refused_for_their_gate_get_none(
     world.see(objects.kubeflow_driver("high", uid="driver-2", node="", phase="Pending"))
     world.turn()
     assert world.shell.buckets.issuperset(resources), "its executors have their turn again"
+
+
+def test_an_incident_of_which_nothing_comes_back_gives_nobody_a_gate(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    lose_driver(world)
+    world.turn(application_incident.SILENT_SECONDS_MAX)
+    world.run("low", "c")
+    world.turn()
+    world.turn(application_incident.SETTLE_SECONDS)
+    assert (world.story("low")["phase"], world.story("high")["phase"]) == (
+        "Recovered",
+        "Recovering",
+    )
+    world.turn()
+    assert world.shell.buckets == frozenset()
+    world.known.registry.forget_pod("driver-high")
+    world.see(objects.kubeflow_driver("high", uid="driver-2", node="", phase="Pending"))
+    world.turn()
+    assert world.shell.buckets, "once it comes, it and the others have their turns again"
 
 
 def test_an_autoscaler_sees_what_the_most_important_application_depends_on(
