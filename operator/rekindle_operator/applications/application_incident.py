@@ -8,7 +8,7 @@ An application is back when its driver and its minimum have nodes and nothing of
 happens inside of it is not known here. Pure; `application_recovery` calls it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,7 @@ from rekindle_operator.api.recovery_resource import (
     Phase,
     PlanMade,
     QueryRecovery,
+    Recovery,
     RecoverySpec,
     RecoveryStatus,
 )
@@ -292,6 +293,14 @@ def is_whole(status: RecoveryStatus) -> bool:
     """Whether a Recovery tells of a whole application. One that tells of queries has more
     conditions."""
     return [item.type for item in status.conditions] == [RECOVERED]
+
+
+def holding_back(open_: Iterable[tuple[Place, Recovery]]) -> Iterator[str]:
+    """Policies (namespace/name) whose incidents hold pods back, by the Recoveries that are open."""
+    for place, item in open_:
+        comes = item.status.reason != camel_case(RecoveryReason.NO_NEW_PODS)
+        if comes and item.status.phase in ("Recovering", "CatchingUp"):
+            yield f"{place.namespace}/{item.spec.policy_name}"
 
 
 def _stage(

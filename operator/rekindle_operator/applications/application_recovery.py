@@ -186,14 +186,14 @@ class ApplicationRecovery:
             self._stories.pop(place).leaving = None
 
     def _hold(self, policies: Iterable[str]) -> None:
-        """Nothing is confirmed, and nothing is planned: what waits waits on, an hour at most, where
-        its policy still wants it to, and so does what is made beside it. An operator that has just
-        begun does not know yet which nodes are silent: it would take lost executors for there, and
-        give their nodes to what matters less."""
+        """Nothing is confirmed or planned: what waits waits on, an hour at most, where its policy
+        still wants it to, and so does what is made in its incident. An operator that has just begun
+        does not know yet which nodes are silent: it would give them to what matters less."""
         acting = {name for name in policies if self._acts(name)}
         idle = [story for story in self._stories.values() if story.policy not in acting]
         self.displacing.call_off(idle, time.time())
         gated, kept, buckets = self.known.registry.gated_pods, set[str](), set[str]()
+        incidents = set(application_incident.holding_back(self.known.open_recoveries()))
         for place in self.known.registry.places():
             application = self.known.application(place)
             if application is None or application.policy not in acting:
@@ -204,7 +204,7 @@ class ApplicationRecovery:
                 if pod.uid in gated and not _is_overdue(pod)
             }
             kept |= waiting
-            if waiting:
+            if waiting or application.policy in incidents:
                 buckets |= set(application_matching.pod_buckets(application))
         self._release([pod for uid, pod in gated.items() if uid not in kept])
         self.buckets = self.buckets | buckets if acting else frozenset()

@@ -423,6 +423,34 @@ def test_an_operator_that_does_not_know_yet_which_nodes_are_silent_lifts_no_gate
     assert world.gates("low") == [GATE], "the more important one needs the node"
 
 
+def another_begins(world: World) -> None:
+    """Another operator acts, and does not know yet which nodes are silent."""
+    world.lost, world.judge.knows_silence = frozenset(), False
+    world.shell = world.operator()
+    world.turn()
+
+
+def test_while_an_operator_learns_which_nodes_are_silent_pods_of_an_open_incident_get_gates(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    before = world.shell.buckets
+    another_begins(world)
+    assert world.shell.buckets == before, "what comes now would take nodes in no order"
+
+
+def test_while_an_operator_learns_which_nodes_are_silent_others_get_no_gates(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,), approval="Manual")
+    world.lose("a", "b")
+    world.turn()
+    another_begins(world)
+    assert world.shell.buckets == frozenset()
+
+
 def test_while_every_node_looks_lost_nothing_is_begun(made: Callable[..., World]) -> None:
     world = made()
     world.held_at = 1.0
