@@ -62,7 +62,8 @@ class ApplicationLook:
     """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
     node yet; `placed` executors have one. Executors that are `leaving` make room for another
     application, and count no more. `lost` are its nodes that are lost (name -> whether its driver
-    was there). Sizes, in thousandths of a core, are those of pods that were seen."""
+    was there). Sizes, in thousandths of a core, are those of pods that were seen. For further
+    executors that were made before `since` (seconds since 1970) no node is awaited any more."""
 
     application: MatchedApplication
     need: ApplicationNeed
@@ -75,6 +76,7 @@ class ApplicationLook:
     lost: Mapping[str, bool] = field(default_factory=dict)
     driver_millis: int = 0
     executor_millis: int = 0
+    since: float = 0.0
 
     @property
     def running(self) -> int:
@@ -84,7 +86,17 @@ class ApplicationLook:
     @property
     def is_calm(self) -> bool:
         """Whether nothing of it is lost, leaves, waits, or looks for a node."""
-        return self.driver_runs and not (self.lost or self.leaving or self.waiting or self.pending)
+        return self.driver_runs and not (self.lost or self.leaving or self.waiting or self.awaited)
+
+    @property
+    def awaited(self) -> tuple[PodSeen, ...]:
+        """Pending pods whose nodes are awaited. An application may always ask for more executors
+        than there is room for."""
+        if self.running < self.need.minimum_executors:
+            return self.pending
+        return tuple(
+            pod for pod in self.pending if pod.role == "driver" or pod.created_at >= self.since
+        )
 
     @property
     def is_silent(self) -> bool:
@@ -147,10 +159,11 @@ def look_at(
     lifted: Collection[str],
     sizes: tuple[int, int] = (0, 0),
     leaving: Collection[str] = (),
+    since: float = 0.0,
 ) -> ApplicationLook:
     """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
     `sizes` are of driver and executor as they were known before; pods that are `leaving` (UIDs)
-    make room."""
+    make room; `since` as in the look."""
     pods = pods_of(application)
     there = [pod for pod in pods if not pod.ended]
     lost = {
@@ -175,6 +188,7 @@ def look_at(
         lost=lost,
         driver_millis=_size(pods, "driver", sizes[0]),
         executor_millis=_size(pods, "executor", sizes[1]),
+        since=since,
     )
 
 
@@ -313,7 +327,10 @@ def _stage(
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
     if back:
-        text = f"Its driver and {counted(look.running, 'executor')} run, and nothing of it waits."
+        rest = "and nothing of it waits"
+        if look.pending:
+            rest = f"and {len(look.pending)} more have found no node for an hour"
+        text = f"Its driver and {counted(look.running, 'executor')} run, {rest}."
         return "Recovered", Reason.RECOVERED, text
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
@@ -431,7 +448,7 @@ def for_autoscalers(
     for first in ordered(look for look in looks.values() if look.waiting or look.pending):
         name = first.application.place.application
         group = upstream(name, demands)
-        pending = (pod for other in group for pod in by_name[other].pending)
+        pending = (pod for other in group for pod in by_name[other].awaited)
         if any(not pod.gated_by_others for pod in pending):
             return frozenset()  # what is less important waits for it
         needed = {uid for other in group for uid in demands[other].needed()}

@@ -216,9 +216,8 @@ class ApplicationRecovery:
     def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
         """One policy (namespace/name)."""
         held, policy = self.known.effective(name), self.known.policies[name]
-        acts = isinstance(held, Effective)
         looks = dict(self._looks(name, policy, _priorities(held), lost))
-        self._begin(name, policy, looks, acts=acts)
+        self._begin(name, policy, looks, acts=isinstance(held, Effective))
         open_ = {place: story for place, story in self._stories.items() if story.policy == name}
         self._give_up(open_.keys() - looks.keys())
         open_ = {place: story for place, story in open_.items() if place in looks}
@@ -278,6 +277,7 @@ class ApplicationRecovery:
                 self._lifted,
                 self._sizes.get(place, (0, 0)),
                 () if story is None else story.leaving or (),
+                time.time() - WAIT_SECONDS_MAX,
             )
             self._sizes[place] = found.driver_millis, found.executor_millis
             yield place, found
@@ -525,7 +525,7 @@ class ApplicationRecovery:
         pending = (
             pod.cpu_millis
             for look in looks.values()
-            for pod in look.pending
+            for pod in look.awaited
             if not pod.gated_by_others
         )
         return reserve(free, pending)

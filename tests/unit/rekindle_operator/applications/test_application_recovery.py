@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import spark_objects as objects
-from gated_world import GATE, KARPENTER, QUOTA, World, executor
+from gated_world import GATE, KARPENTER, QUOTA, World, executor, iso
 from operator_world import tell
 
 from rekindle.protocol.store_paths import Place
@@ -389,6 +389,65 @@ def test_no_pod_waits_longer_than_an_hour(made: Callable[..., World]) -> None:
     assert world.gates("low") == [GATE]
     world.turn(application_recovery.WAIT_SECONDS_MAX)
     assert world.gates("low") == []
+
+
+def test_an_executor_for_which_there_never_was_room_keeps_no_incident_open(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.see(executor("high", 3, node="", phase="Pending"))
+    world.lose("b")
+    world.turn()
+    tell(world.known.registry, objects.node("c", "2"))
+    world.remade("high")
+    world.run("high", "c")
+    world.turn()
+    world.turn(application_incident.QUIET_SECONDS)
+    assert world.story("high")["phase"] == "CatchingUp", "an autoscaler may bring a node for it"
+    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.SETTLE_SECONDS)
+    told = world.story("high")
+    assert told["phase"] == "Recovered"
+    assert told["message"].endswith("1 executor run, and 1 more have found no node for an hour.")
+    world.turn()
+    assert world.shell.buckets == frozenset()
+
+
+def test_an_executor_that_finds_no_node_for_an_hour_keeps_no_room_from_others(
+    made: Callable[..., World],
+) -> None:
+    """It has CPU there, and no memory perhaps."""
+    world = made(provisioning=(KARPENTER,))
+    world.see(executor("high", 3, node="", phase="Pending"))
+    world.lose("a")
+    world.turn(application_recovery.WAIT_SECONDS_MAX / 2)
+    tell(world.known.registry, objects.node("c", "2"))
+    low = executor("low", 2, node="", phase="Pending")
+    low["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
+    low["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.known.registry.forget_pod(executor("low", 1)["metadata"]["uid"])
+    world.see(low)
+    world.turn()
+    assert world.gates("low") == [GATE]
+    world.turn(application_recovery.WAIT_SECONDS_MAX / 2)
+    assert world.gates("low") == []
+
+
+def test_an_application_that_lacks_its_minimum_keeps_its_incident_open(
+    made: Callable[..., World],
+) -> None:
+    needs = {"name": "high", "minimumExecutors": 2}
+    world = made(provisioning=(KARPENTER,), applications=[needs])
+    world.see(executor("high", 3, node="", phase="Pending"))
+    world.lose("b")
+    world.turn()
+    world.remade("high")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.run("high", "c")
+    world.turn()
+    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.QUIET_SECONDS)
+    assert "endedAt" not in world.story("high")
 
 
 def test_another_operator_goes_on_with_the_same_incident(made: Callable[..., World]) -> None:
