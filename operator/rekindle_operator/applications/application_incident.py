@@ -50,6 +50,10 @@ QUIET_SECONDS: Final = 120.0
 # An application of which no new pod has come for so long keeps no place from others, and its next
 # pods wait for none: nobody may make them any more, or somebody refuses pods that have our gate.
 SILENT_SECONDS_MAX: Final = 600.0
+# No pod waits longer at our gate, whatever the plan says; and of the time within which its operator
+# wants it to start no more than this share, for it has to find a node then, and get its image.
+WAIT_SECONDS_MAX: Final = 3_600.0
+START_SHARE: Final = 0.5
 MILLIS_PER_CORE = 1_000
 UNDECIDED: Final = (
     "Whether less important ones can make room for it was not found out within "
@@ -196,6 +200,14 @@ def pods_of(application: MatchedApplication) -> tuple[PodSeen, ...]:
     """Its driver and that one's executors."""
     driver = application.driver
     return (*((driver,) if driver is not None else ()), *application.executors)
+
+
+def is_overdue(application: MatchedApplication, pod: PodSeen, now: float) -> bool:
+    """Whether a pod has waited at the gate for as long as it may."""
+    wait_seconds = WAIT_SECONDS_MAX
+    if application.resource is not None and application.resource.start_seconds_max:
+        wait_seconds = min(wait_seconds, START_SHARE * application.resource.start_seconds_max)
+    return now - pod.created_at >= wait_seconds
 
 
 def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:

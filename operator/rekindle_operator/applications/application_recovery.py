@@ -66,8 +66,6 @@ REFRESH_SECONDS = 0.5
 PAUSE_FACTOR = 10.0
 # A gate whose removal was left so long ago and that is still seen is lifted again.
 LIFT_SECONDS = 10.0
-# No pod waits longer at our gate, whatever the plan says.
-WAIT_SECONDS_MAX = 3_600.0
 # Where no class says how many Recoveries are kept.
 RECOVERIES_KEPT = 20
 APPLICATIONS = "Applications"
@@ -201,7 +199,8 @@ class ApplicationRecovery:
             waiting = {
                 pod.uid
                 for pod in application_incident.pods_of(application)
-                if pod.uid in gated and not _is_overdue(pod)
+                if pod.uid in gated
+                and not application_incident.is_overdue(application, pod, time.time())
             }
             kept |= waiting
             if waiting or application.policy in incidents:
@@ -277,7 +276,7 @@ class ApplicationRecovery:
                 self._lifted,
                 self._sizes.get(place, (0, 0)),
                 () if story is None else story.leaving or (),
-                time.time() - WAIT_SECONDS_MAX,
+                time.time() - application_incident.WAIT_SECONDS_MAX,
             )
             self._sizes[place] = found.driver_millis, found.executor_millis
             yield place, found
@@ -379,7 +378,8 @@ class ApplicationRecovery:
             pod.uid
             for place, look in looks.items()
             for pod in look.waiting
-            if (pod.uid not in admitted or place in leaving) and not _is_overdue(pod)
+            if (pod.uid not in admitted or place in leaving)
+            and not application_incident.is_overdue(look.application, pod, now)
         }
         buckets = {
             key
@@ -694,7 +694,3 @@ def _priorities(held: object) -> dict[str, float]:
         if item.until is None or item.until > now
     }
     return {**held.policy.priorities, **set_now}
-
-
-def _is_overdue(pod: PodSeen) -> bool:
-    return time.time() - pod.created_at >= WAIT_SECONDS_MAX

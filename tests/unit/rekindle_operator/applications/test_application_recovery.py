@@ -11,7 +11,7 @@ from operator_world import tell
 
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_resource import NodeRequest
-from rekindle_operator.applications import application_incident, application_recovery
+from rekindle_operator.applications import application_incident
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_testing.operator_builders import make_class
 
@@ -387,7 +387,7 @@ def test_no_pod_waits_longer_than_an_hour(made: Callable[..., World]) -> None:
     world.replaced("low")
     world.turn()
     assert world.gates("low") == [GATE]
-    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
     assert world.gates("low") == []
 
 
@@ -404,7 +404,7 @@ def test_an_executor_for_which_there_never_was_room_keeps_no_incident_open(
     world.turn()
     world.turn(application_incident.QUIET_SECONDS)
     assert world.story("high")["phase"] == "CatchingUp", "an autoscaler may bring a node for it"
-    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
     world.turn(application_incident.SETTLE_SECONDS)
     told = world.story("high")
     assert told["phase"] == "Recovered"
@@ -420,7 +420,7 @@ def test_an_executor_that_finds_no_node_for_an_hour_keeps_no_room_from_others(
     world = made(provisioning=(KARPENTER,))
     world.see(executor("high", 3, node="", phase="Pending"))
     world.lose("a")
-    world.turn(application_recovery.WAIT_SECONDS_MAX / 2)
+    world.turn(application_incident.WAIT_SECONDS_MAX / 2)
     tell(world.known.registry, objects.node("c", "2"))
     low = executor("low", 2, node="", phase="Pending")
     low["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
@@ -429,7 +429,7 @@ def test_an_executor_that_finds_no_node_for_an_hour_keeps_no_room_from_others(
     world.see(low)
     world.turn()
     assert world.gates("low") == [GATE]
-    world.turn(application_recovery.WAIT_SECONDS_MAX / 2)
+    world.turn(application_incident.WAIT_SECONDS_MAX / 2)
     assert world.gates("low") == []
 
 
@@ -445,9 +445,39 @@ def test_an_application_that_lacks_its_minimum_keeps_its_incident_open(
     tell(world.known.registry, objects.node("c", "2"))
     world.run("high", "c")
     world.turn()
-    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
     world.turn(application_incident.QUIET_SECONDS)
     assert "endedAt" not in world.story("high")
+
+
+@pytest.mark.parametrize(
+    ("state", "timeout", "waits_seconds"),
+    [
+        pytest.param("DriverRequested", {}, 150.0, id="default"),
+        pytest.param("DriverRequested", {"driverStartTimeoutMillis": 60_000}, 30.0, id="set"),
+        pytest.param("DriverRequested", {"driverStartTimeoutMillis": 0}, 3_600.0, id="none"),
+        pytest.param("DriverReady", {"executorStartTimeoutMillis": 60_000}, 30.0, id="executors"),
+        pytest.param("RunningHealthy", {"driverStartTimeoutMillis": 60_000}, 3_600.0, id="running"),
+    ],
+)
+def test_no_pod_waits_so_long_that_its_operator_ends_the_application(
+    made: Callable[..., World], state: str, timeout: dict[str, int], waits_seconds: float
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    tolerations = {"applicationTimeoutConfig": timeout}
+    body = objects.apache_application("nightly", state=state, applicationTolerations=tolerations)
+    tell(world.known.registry, body)
+    world.lose("a", "b")
+    world.turn()
+    driver = objects.apache_driver("nightly", node="", phase="Pending")
+    driver["spec"]["containers"] = [objects.container("spark-kubernetes-driver", cpu="2")]
+    driver["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
+    driver["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(driver)
+    world.turn(waits_seconds - 1.0)
+    assert world.pods["nightly-0-driver"]["spec"]["schedulingGates"]
+    world.turn(1.0)
+    assert not world.pods["nightly-0-driver"]["spec"]["schedulingGates"]
 
 
 def test_another_operator_goes_on_with_the_same_incident(made: Callable[..., World]) -> None:
@@ -528,7 +558,7 @@ def test_while_every_node_looks_lost_a_pod_waits_no_longer_than_an_hour(
     world.held_at = 1.0
     world.turn()
     assert (world.gates("low"), bool(world.shell.buckets)) == ([GATE], True), "it waits on"
-    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
     assert world.gates("low") == []
 
 
