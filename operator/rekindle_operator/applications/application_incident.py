@@ -488,12 +488,12 @@ def end_of(application: MatchedApplication | None) -> str | None:
     if application is None:
         return "is not there any more"
     resource, driver = application.resource, application.driver
-    if resource is not None and resource.suspended:
+    if resource is None:
+        is_over = application.kind == "Driver" and driver is not None and driver.ended
+        return "has ended" if is_over else None
+    if resource.suspended:
         return "is suspended"
-    ended = driver is not None and driver.ended and application.kind == "Driver"
-    if ended if resource is None else resource.ended:
-        return "has ended"
-    return None
+    return "has ended" if resource.ended else None
 
 
 def is_open(node: ClusterNode) -> bool:

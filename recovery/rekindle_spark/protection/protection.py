@@ -170,14 +170,9 @@ class Protection:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody looks after the queries any more."""
-        return not self._thread.is_alive()
-
-    def is_of(self, spark: Any) -> bool:
-        """Whether its queries run in the application of a session."""
-        return bool(self._spark.sparkContext is spark.sparkContext)
+    def guides(self, spark: Any) -> bool:
+        """Whether it looks after queries in the application of a session."""
+        return self._thread.is_alive() and self._spark.sparkContext is spark.sparkContext
 
     @property
     def queries(self) -> dict[str, Any]:
@@ -522,7 +517,7 @@ def _nodes_expected(spark: Any, known: Settings) -> int:
 
 
 def _check_first(spark: Any) -> None:
-    if any(one.is_of(spark) and not one.is_over for one in _guided):
+    if any(one.guides(spark) for one in _guided):
         raise InputError(
             where="protect",
             what="protects other queries of this application already, and plans for all executors",
