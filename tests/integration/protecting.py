@@ -68,12 +68,30 @@ def check_refusals() -> None:
     with refused("has the trigger continuous"):
         numbers = spark.readStream.format("rate").load().writeStream.format("console")
         rekindle.protect(spark, {"b": numbers.trigger(continuous="1 hour").start})
+    with refused("has no checkpoint of its own"):
+        rekindle.protect(spark, {"b": _numbers_to_nowhere().start})
+    with refused("has no checkpoint of its own"), _checkpoints_in(FOLDER / "random"):
+        rekindle.protect(spark, {"b": _numbers_to_nowhere().start})
     with refused("gives NoneType, and no StreamingQuery"):
         rekindle.protect(spark, {"a": stream("a"), "c": lambda: None})
     with refused("there is no query 'd'"):
         rekindle.protect(spark, {"c": stream("c")}, priorities={"d": 3})
     with refused("is a session of Spark Connect"):
         rekindle.protect(object(), {"c": stream("c")})
+
+
+def _numbers_to_nowhere() -> Any:
+    """A stream of which nothing is kept, also without a checkpoint of its own."""
+    numbers = spark.readStream.format("rate").load()
+    return numbers.writeStream.foreachBatch(lambda *_: None)
+
+
+@contextmanager
+def _checkpoints_in(folder: Path) -> Iterator[None]:
+    """Where checkpoints are of queries that name none."""
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(folder))
+    yield
+    spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
 def check_stop_and_start() -> None:

@@ -8,7 +8,7 @@ An application is back when its driver and its minimum have nodes and nothing of
 happens inside of it is not known here. Pure; `application_recovery` calls it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,7 @@ from rekindle_operator.api.recovery_resource import (
     Phase,
     PlanMade,
     QueryRecovery,
+    Recovery,
     RecoverySpec,
     RecoveryStatus,
 )
@@ -49,6 +50,10 @@ QUIET_SECONDS: Final = 120.0
 # An application of which no new pod has come for so long keeps no place from others, and its next
 # pods wait for none: nobody may make them any more, or somebody refuses pods that have our gate.
 SILENT_SECONDS_MAX: Final = 600.0
+# No pod waits longer at our gate, whatever the plan says; and of the time within which its operator
+# wants it to start no more than this share, for it has to find a node then, and get its image.
+WAIT_SECONDS_MAX: Final = 3_600.0
+START_SHARE: Final = 0.5
 MILLIS_PER_CORE = 1_000
 UNDECIDED: Final = (
     "Whether less important ones can make room for it was not found out within "
@@ -61,7 +66,8 @@ class ApplicationLook:
     """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
     node yet; `placed` executors have one. Executors that are `leaving` make room for another
     application, and count no more. `lost` are its nodes that are lost (name -> whether its driver
-    was there). Sizes, in thousandths of a core, are those of pods that were seen."""
+    was there). Sizes, in thousandths of a core, are those of pods that were seen. For further
+    executors that were made before `since` (seconds since 1970) no node is awaited any more."""
 
     application: MatchedApplication
     need: ApplicationNeed
@@ -74,6 +80,7 @@ class ApplicationLook:
     lost: Mapping[str, bool] = field(default_factory=dict)
     driver_millis: int = 0
     executor_millis: int = 0
+    since: float = 0.0
 
     @property
     def running(self) -> int:
@@ -83,7 +90,17 @@ class ApplicationLook:
     @property
     def is_calm(self) -> bool:
         """Whether nothing of it is lost, leaves, waits, or looks for a node."""
-        return self.driver_runs and not (self.lost or self.leaving or self.waiting or self.pending)
+        return self.driver_runs and not (self.lost or self.leaving or self.waiting or self.awaited)
+
+    @property
+    def awaited(self) -> tuple[PodSeen, ...]:
+        """Pending pods whose nodes are awaited. An application may always ask for more executors
+        than there is room for."""
+        if self.running < self.need.minimum_executors:
+            return self.pending
+        return tuple(
+            pod for pod in self.pending if pod.role == "driver" or pod.created_at >= self.since
+        )
 
     @property
     def is_silent(self) -> bool:
@@ -146,10 +163,11 @@ def look_at(
     lifted: Collection[str],
     sizes: tuple[int, int] = (0, 0),
     leaving: Collection[str] = (),
+    since: float = 0.0,
 ) -> ApplicationLook:
     """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
     `sizes` are of driver and executor as they were known before; pods that are `leaving` (UIDs)
-    make room."""
+    make room; `since` as in the look."""
     pods = pods_of(application)
     there = [pod for pod in pods if not pod.ended]
     lost = {
@@ -174,6 +192,7 @@ def look_at(
         lost=lost,
         driver_millis=_size(pods, "driver", sizes[0]),
         executor_millis=_size(pods, "executor", sizes[1]),
+        since=since,
     )
 
 
@@ -181,6 +200,14 @@ def pods_of(application: MatchedApplication) -> tuple[PodSeen, ...]:
     """Its driver and that one's executors."""
     driver = application.driver
     return (*((driver,) if driver is not None else ()), *application.executors)
+
+
+def is_overdue(application: MatchedApplication, pod: PodSeen, now: float) -> bool:
+    """Whether a pod has waited at the gate for as long as it may."""
+    wait_seconds = WAIT_SECONDS_MAX
+    if application.resource is not None and application.resource.start_seconds_max:
+        wait_seconds = min(wait_seconds, START_SHARE * application.resource.start_seconds_max)
+    return now - pod.created_at >= wait_seconds
 
 
 def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:
@@ -294,6 +321,14 @@ def is_whole(status: RecoveryStatus) -> bool:
     return [item.type for item in status.conditions] == [RECOVERED]
 
 
+def holding_back(open_: Iterable[tuple[Place, Recovery]]) -> Iterator[str]:
+    """Policies (namespace/name) whose incidents hold pods back, by the Recoveries that are open."""
+    for place, item in open_:
+        comes = item.status.reason != camel_case(RecoveryReason.NO_NEW_PODS)
+        if comes and item.status.phase in ("Recovering", "CatchingUp"):
+            yield f"{place.namespace}/{item.spec.policy_name}"
+
+
 def _stage(
     look: ApplicationLook,
     scene: IncidentNow,
@@ -304,7 +339,10 @@ def _stage(
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
     if back:
-        text = f"Its driver and {counted(look.running, 'executor')} run, and nothing of it waits."
+        rest = "and nothing of it waits"
+        if look.pending:
+            rest = f"and {len(look.pending)} more have found no node for an hour"
+        text = f"Its driver and {counted(look.running, 'executor')} run, {rest}."
         return "Recovered", Reason.RECOVERED, text
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
@@ -422,7 +460,7 @@ def for_autoscalers(
     for first in ordered(look for look in looks.values() if look.waiting or look.pending):
         name = first.application.place.application
         group = upstream(name, demands)
-        pending = (pod for other in group for pod in by_name[other].pending)
+        pending = (pod for other in group for pod in by_name[other].awaited)
         if any(not pod.gated_by_others for pod in pending):
             return frozenset()  # what is less important waits for it
         needed = {uid for other in group for uid in demands[other].needed()}
@@ -444,9 +482,18 @@ def lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
     return len({name for look in looks.values() for name in look.lost})
 
 
-def has_ended(application: MatchedApplication) -> bool:
-    """Whether its SparkApplication says that it is over."""
-    return application.resource is not None and application.resource.ended
+def end_of(application: MatchedApplication | None) -> str | None:
+    """Why nothing of it is to be brought back, by its SparkApplication: people may have suspended
+    it. Without one its driver says it, which nobody makes again. None where it goes on."""
+    if application is None:
+        return "is not there any more"
+    resource, driver = application.resource, application.driver
+    if resource is None:
+        is_over = application.kind == "Driver" and driver is not None and driver.ended
+        return "has ended" if is_over else None
+    if resource.suspended:
+        return "is suspended"
+    return "has ended" if resource.ended else None
 
 
 def is_open(node: ClusterNode) -> bool:

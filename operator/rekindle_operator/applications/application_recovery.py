@@ -66,8 +66,6 @@ REFRESH_SECONDS = 0.5
 PAUSE_FACTOR = 10.0
 # A gate whose removal was left so long ago and that is still seen is lifted again.
 LIFT_SECONDS = 10.0
-# No pod waits longer at our gate, whatever the plan says.
-WAIT_SECONDS_MAX = 3_600.0
 # Where no class says how many Recoveries are kept.
 RECOVERIES_KEPT = 20
 APPLICATIONS = "Applications"
@@ -186,14 +184,14 @@ class ApplicationRecovery:
             self._stories.pop(place).leaving = None
 
     def _hold(self, policies: Iterable[str]) -> None:
-        """Nothing is confirmed, and nothing is planned: what waits waits on, an hour at most, where
-        its policy still wants it to, and so does what is made beside it. An operator that has just
-        begun does not know yet which nodes are silent: it would take lost executors for there, and
-        give their nodes to what matters less."""
+        """Nothing is confirmed or planned: what waits waits on, an hour at most, where its policy
+        still wants it to, and so does what is made in its incident. An operator that has just begun
+        does not know yet which nodes are silent: it would give them to what matters less."""
         acting = {name for name in policies if self._acts(name)}
         idle = [story for story in self._stories.values() if story.policy not in acting]
         self.displacing.call_off(idle, time.time())
         gated, kept, buckets = self.known.registry.gated_pods, set[str](), set[str]()
+        incidents = set(application_incident.holding_back(self.known.open_recoveries()))
         for place in self.known.registry.places():
             application = self.known.application(place)
             if application is None or application.policy not in acting:
@@ -201,10 +199,11 @@ class ApplicationRecovery:
             waiting = {
                 pod.uid
                 for pod in application_incident.pods_of(application)
-                if pod.uid in gated and not _is_overdue(pod)
+                if pod.uid in gated
+                and not application_incident.is_overdue(application, pod, time.time())
             }
             kept |= waiting
-            if waiting:
+            if waiting or application.policy in incidents:
                 buckets |= set(application_matching.pod_buckets(application))
         self._release([pod for uid, pod in gated.items() if uid not in kept])
         self.buckets = self.buckets | buckets if acting else frozenset()
@@ -216,9 +215,8 @@ class ApplicationRecovery:
     def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
         """One policy (namespace/name)."""
         held, policy = self.known.effective(name), self.known.policies[name]
-        acts = isinstance(held, Effective)
         looks = dict(self._looks(name, policy, _priorities(held), lost))
-        self._begin(name, policy, looks, acts=acts)
+        self._begin(name, policy, looks, acts=isinstance(held, Effective))
         open_ = {place: story for place, story in self._stories.items() if story.policy == name}
         self._give_up(open_.keys() - looks.keys())
         open_ = {place: story for place, story in open_.items() if place in looks}
@@ -267,7 +265,7 @@ class ApplicationRecovery:
             application = self.known.application(place) if place.namespace == namespace else None
             if application is None or application.policy != name:
                 continue
-            if application_incident.has_ended(application):
+            if application_incident.end_of(application) is not None:
                 continue
             called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
@@ -278,6 +276,7 @@ class ApplicationRecovery:
                 self._lifted,
                 self._sizes.get(place, (0, 0)),
                 () if story is None else story.leaving or (),
+                time.time() - application_incident.WAIT_SECONDS_MAX,
             )
             self._sizes[place] = found.driver_millis, found.executor_millis
             yield place, found
@@ -379,7 +378,8 @@ class ApplicationRecovery:
             pod.uid
             for place, look in looks.items()
             for pod in look.waiting
-            if (pod.uid not in admitted or place in leaving) and not _is_overdue(pod)
+            if (pod.uid not in admitted or place in leaving)
+            and not application_incident.is_overdue(look.application, pod, now)
         }
         buckets = {
             key
@@ -387,8 +387,10 @@ class ApplicationRecovery:
             if place not in open_ or not open_[place].is_given_up(time.monotonic())
             for key in application_matching.pod_buckets(look.application)
         }
-        demands = self._wanted(policy, held, made, looks, open_)
-        return _Turn(tuple(demands), frozenset(waiting), frozenset(buckets))
+        demands = tuple(self._wanted(policy, held, made, looks, open_))
+        if all(story.is_given_up(time.monotonic()) for story in open_.values()):
+            return _Turn(demands)  # nobody knows whether they come back, and it may take days
+        return _Turn(demands, frozenset(waiting), frozenset(buckets))
 
     def _displace(
         self,
@@ -523,7 +525,7 @@ class ApplicationRecovery:
         pending = (
             pod.cpu_millis
             for look in looks.values()
-            for pod in look.pending
+            for pod in look.awaited
             if not pod.gated_by_others
         )
         return reserve(free, pending)
@@ -597,7 +599,7 @@ class ApplicationRecovery:
                 continue
             policy = f"{place.namespace}/{spec.policy_name}"
             recovers = policy == application.policy and policy in policies
-            over = application_incident.has_ended(application) or not recovers
+            over = application_incident.end_of(application) is not None or not recovers
             if over and application_incident.is_whole(item.status):
                 self._end(place, OpenStory(policy, spec, item.status, item.status.displaced))
 
@@ -614,10 +616,9 @@ class ApplicationRecovery:
 
     def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
         application = self.known.application(place)
-        if application is None:
-            return RecoveryReason.APPLICATION_GONE, f"{place.application} is not there any more."
-        if application_incident.has_ended(application):
-            return RecoveryReason.APPLICATION_GONE, f"{place.application} has ended."
+        said = application_incident.end_of(application)
+        if application is None or said is not None:
+            return RecoveryReason.APPLICATION_GONE, f"{place.application} {said}."
         other = self.known.policies.get(application.policy or "")
         if other is not None and other.spec.recovers == APPLICATIONS:
             text = f"Policy {other.metadata.name} recovers {place.application} from now on."
@@ -693,7 +694,3 @@ def _priorities(held: object) -> dict[str, float]:
         if item.until is None or item.until > now
     }
     return {**held.policy.priorities, **set_now}
-
-
-def _is_overdue(pod: PodSeen) -> bool:
-    return time.time() - pod.created_at >= WAIT_SECONDS_MAX

@@ -158,11 +158,16 @@ def named_buckets(place: Place) -> frozenset[str]:
 
 
 def pod_buckets(application: MatchedApplication) -> frozenset[str]:
-    """Where new pods of an application will be, as far as is known of its driver."""
-    found = named_buckets(application.place)
-    if application.driver is None:
-        return found
-    return found | frozenset(buckets(application.driver, application.place))
+    """Where new pods of an application will be, as far as is known of its driver. As few as will
+    do, for of two thousand applications all have to fit into a record: executors of a
+    SparkApplication name it themselves, or are owned by its driver's pod."""
+    driver, place = application.driver, application.place
+    found = {_bucket(application.group or APPLICATION_LABEL, place.namespace, place.application)}
+    if driver is None:
+        return frozenset(found)
+    if application.group:
+        return frozenset({*found, _bucket(OWNER, driver.namespace, driver.uid)})
+    return frozenset({*found, *buckets(driver, place)})
 
 
 def driver_of(executor: PodSeen, drivers: Iterable[PodSeen]) -> PodSeen | None:

@@ -23,6 +23,8 @@ from rekindle_operator.cluster.pods import (
 ENDED_STATES = frozenset(
     {"COMPLETED", "FAILED", "ResourceReleased", "TerminatedWithoutReleaseResources"}
 )
+# States in which kubeflow's operator removes its pods, and makes none until people resume it.
+SUSPENDED_STATES = frozenset({"SUSPENDING", "SUSPENDED"})
 # States before its first driver runs; kubeflow's are in capitals.
 WAITING_STATES = frozenset(
     {
@@ -37,12 +39,22 @@ WAITING_STATES = frozenset(
         "DriverStartTimedOut",
     }
 )
+# Apache's operator ends an application in such a state whose pods do not run within the time of
+# this setting, or within its default.
+START_TIMEOUTS = {
+    "DriverRequested": "driverStartTimeoutMillis",
+    "DriverReady": "executorStartTimeoutMillis",
+    "InitializedBelowThresholdExecutors": "executorStartTimeoutMillis",
+}
+START_MILLIS = 300_000
+MILLIS = 1_000
 Record = Mapping[str, Any]
 
 
 class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A SparkApplication. `state` is in its operator's words, `restart_policy` too: `Never` means
-    that a driver that is lost stays lost."""
+    that a driver that is lost stays lost. Where pods do not run within `start_seconds_max` of the
+    state, the operator ends the application; 0 where it waits."""
 
     group: str
     namespace: str
@@ -52,11 +64,17 @@ class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     state: str = ""
     restart_policy: str = "Never"
+    start_seconds_max: int = 0
 
     @property
     def ended(self) -> bool:
         """Whether it has come to its end, so that nothing is to be brought back."""
         return self.state in ENDED_STATES
+
+    @property
+    def suspended(self) -> bool:
+        """Whether people have stopped it for now."""
+        return self.state in SUSPENDED_STATES
 
     @property
     def had_driver(self) -> bool:
@@ -74,8 +92,10 @@ def application_seen(body: Record) -> SparkApplicationSeen:
             what=f"is of the API group {group or 'without a name'}, which nobody here knows",
             remedy=f"known are: {', '.join(SPARK_APPLICATION_GROUPS)}",
         )
-    read = _kubeflow if group == KUBEFLOW else _apache
-    state, restart_policy = read(spec, status)
+    if group == KUBEFLOW:
+        state, restart_policy, start_seconds_max = *_kubeflow(spec, status), 0
+    else:
+        state, restart_policy, start_seconds_max = _apache(spec, status)
     return SparkApplicationSeen(
         group=interned(group),
         namespace=interned(metadata.get("namespace")),
@@ -85,6 +105,7 @@ def application_seen(body: Record) -> SparkApplicationSeen:
         labels=shared(metadata.get("labels")),
         state=interned(state),
         restart_policy=interned(restart_policy or "Never"),
+        start_seconds_max=start_seconds_max,
     )
 
 
@@ -93,7 +114,13 @@ def _kubeflow(spec: Record, status: Record) -> tuple[str | None, str | None]:
     return state, (spec.get("restartPolicy") or {}).get("type")
 
 
-def _apache(spec: Record, status: Record) -> tuple[str | None, str | None]:
+def _apache(spec: Record, status: Record) -> tuple[str | None, str | None, int]:
     state = (status.get("currentState") or {}).get("currentStateSummary")
     tolerations = spec.get("applicationTolerations") or {}
-    return state, (tolerations.get("restartConfig") or {}).get("restartPolicy")
+    restart_policy = (tolerations.get("restartConfig") or {}).get("restartPolicy")
+    name = START_TIMEOUTS.get(state or "")
+    if name is None:
+        return state, restart_policy, 0
+    millis = (tolerations.get("applicationTimeoutConfig") or {}).get(name)
+    start_millis = START_MILLIS if millis is None else max(0, int(millis))
+    return state, restart_policy, start_millis // MILLIS

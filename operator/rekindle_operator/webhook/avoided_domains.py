@@ -22,6 +22,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from rekindle.model.errors import InputError
+from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.json_access import Body, text
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 
@@ -38,8 +39,8 @@ FIRST_AGE_SECONDS_MAX = 900.0
 # left out: of each application its nodes first, which stand in domains mostly, then the newest
 # applications. Pods of those that are left out do not wait.
 AVOIDED_BYTES_MAX, WAITING_BYTES_MAX = 700_000, 300_000
-# Up to five of each application, of some 100 bytes.
-BUCKETS_MAX, WAITING_MAX = 8_000, 3_000
+# Two of each SparkApplication and three of each other one, of some 50 to 100 bytes.
+BUCKETS_MAX, WAITING_MAX = 8_000, 6_000
 # Nodes of an application that are named one by one: all, and fewer and fewer until the record fits.
 NODES_MAX = (sys.maxsize, 1_000, 100, 10, 0)
 # Of a domain in the record: what stands around its key and value.
@@ -81,7 +82,7 @@ def to_config_map(
 ) -> dict[str, Any]:
     """The ConfigMap for what is avoided, and for whose pods wait (buckets)."""
     data = {KEY: _avoided_record(avoided, at).decode()}
-    buckets = tuple(_fitting(sorted(waiting)[:WAITING_MAX]))
+    buckets = tuple(_fitting(sorted(waiting, key=_named_first)[:WAITING_MAX]))
     if buckets:
         data[WAITING_KEY] = msgspec.json.encode(WaitingRecord(VERSION, buckets)).decode()
     return {
@@ -130,6 +131,11 @@ def _shortened(domains: tuple[Domain, ...], nodes_max: int) -> tuple[Domain, ...
         return domains
     others = (domain for domain in domains if domain.key != HOSTNAME)
     return tuple(sorted((*others, *nodes[:nodes_max])))
+
+
+def _named_first(bucket: str) -> tuple[bool, str]:
+    """Pods that an owner tells from others have their application's name as well, mostly."""
+    return bucket.startswith(f"{application_matching.OWNER}/"), bucket
 
 
 def _fitting(buckets: Iterable[str]) -> Iterator[str]:

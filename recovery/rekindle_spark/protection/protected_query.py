@@ -46,6 +46,9 @@ REFUSED_TRIGGERS = {
     "RealTimeTrigger": "realTime",
 }
 INTERVAL_TRIGGER = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
+# The end of a checkpoint's path where Spark makes up its name: a temporary folder, which goes with
+# the query, or one below `spark.sql.streaming.checkpointLocation` for a query without a name.
+UNNAMED_CHECKPOINT = re.compile(r"/(temporary-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +212,7 @@ class ProtectedQuery:
             self.prepare_thread()
             limit = self._next_limit()
             query = self._started(limit)
+            self._check_same(query)
         except Exception as error:  # of a user's function: whatever it raises is why it is not back
             self._start_failed(error)
             return
@@ -219,6 +223,16 @@ class ProtectedQuery:
     def _started(self, limit: BatchLimit) -> Any:
         with self.in_pool():
             return _checked(self.name, self.start(limit) if self._takes_limit else self.start())
+
+    def _check_same(self, query: Any) -> None:
+        """InputError where another query was started: it would know nothing of this one's input."""
+        if str(query.id) != str(self.query.id):
+            query.stop()
+            raise InputError(
+                where=f"protect: query {self.name}",
+                what=f"has been started as another query ({query.id}, and not {self.query.id})",
+                remedy="name the same `checkpointLocation` each time",
+            )
 
     def _next_limit(self) -> BatchLimit:
         if not self._takes_limit:
@@ -276,6 +290,12 @@ def _checked(name: str, query: Any) -> Any:
             what=f"its start function gives {type(query).__name__}, and no StreamingQuery",
             remedy="return what `start()` of the stream gives",
         )
+    _check_startable(where, query)
+    return query
+
+
+def _check_startable(where: str, query: Any) -> None:
+    """Stop a query that cannot be started again, or only as another one: InputError."""
     trigger = _trigger(query)
     for kind, called in REFUSED_TRIGGERS.items():
         if trigger.startswith(kind):
@@ -285,4 +305,11 @@ def _checked(name: str, query: Any) -> Any:
                 what=f"has the trigger {called}, and cannot be stopped and started at any time",
                 remedy="give it `trigger(processingTime=...)`, or leave it out of `protect`",
             )
-    return query
+    unnamed = UNNAMED_CHECKPOINT.search(str(query._jsq.streamingQuery().resolvedCheckpointRoot()))
+    if unnamed and (unnamed[1] or query.name is None):
+        query.stop()
+        raise InputError(
+            where=where,
+            what="has no checkpoint of its own, and would lose its place in its input at a stop",
+            remedy="give it a `queryName`, and the option `checkpointLocation`, the same each time",
+        )

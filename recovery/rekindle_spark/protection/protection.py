@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from rekindle.coordination import RecordEvent
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
@@ -90,7 +91,8 @@ def protect(
     Without a sidecar the queries are only started, unless this driver is to plan `alone`.
 
     Raises InputError for names, priorities, dependencies, queries and Spark settings that cannot
-    be; what a start function raises is passed on.
+    be, and for a second call while the first one's queries are protected; what a start function
+    raises is passed on.
     """
     context = getattr(spark, "_jsc", None)
     if context is None:
@@ -110,11 +112,16 @@ def protect(
         log.info("no sidecar: queries are started, and not protected")
         return Protection(spark, protected, None, layout, pools)
     _check_allocation(spark)
+    _check_first(spark)
     for one in protected:
         one.in_pool = partial(pools.entered, one.name)
     identity = store_paths.place_of_driver(name, os.environ)
     guidance = _guidance(layout, known, expected, path, identity)
     return Protection(spark, protected, guidance, layout, pools)
+
+
+# Those that may plan, each for all executors of its application.
+_guided: WeakSet["Protection"] = WeakSet()
 
 
 class Protection:
@@ -155,12 +162,17 @@ class Protection:
             if isinstance(guidance.contact, SidecarClient):
                 guidance.contact.start()
             self._thread.start()
+            _guided.add(self)
 
     def __enter__(self) -> "Protection":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def guides(self, spark: Any) -> bool:
+        """Whether it looks after queries in the application of a session."""
+        return self._thread.is_alive() and self._spark.sparkContext is spark.sparkContext
 
     @property
     def queries(self) -> dict[str, Any]:
@@ -502,6 +514,15 @@ def _nodes_expected(spark: Any, known: Settings) -> int:
     stated = int(spark.sparkContext.getConf().get("spark.executor.instances", "0"))
     there = len(SparkView(spark._jsc.sc()).nodes())
     return max(there, stated, known.runtime.nodes_expected)
+
+
+def _check_first(spark: Any) -> None:
+    if any(one.guides(spark) for one in _guided):
+        raise InputError(
+            where="protect",
+            what="protects other queries of this application already, and plans for all executors",
+            remedy="give all queries to one call, or stop what the first one has given before",
+        )
 
 
 def _check_allocation(spark: Any) -> None:

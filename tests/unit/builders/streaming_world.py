@@ -205,7 +205,7 @@ def _listed(answers: Iterable[Answer]) -> Answer:
 
 @dataclass
 class Stream:
-    """A StreamingQuery; `progress` is that of its newest batch."""
+    """A StreamingQuery; `progress` is that of its newest batch, `checkpoint` its folder."""
 
     id: str
     runId: str  # noqa: N815
@@ -217,6 +217,8 @@ class Stream:
     error: Exception | None = None
     stop_error: Exception | None = None
     look_error: Exception | None = None
+    checkpoint: str = "file:/checkpoints/q"
+    name: str | None = None
 
     @property
     def isActive(self) -> bool:  # noqa: N802
@@ -243,7 +245,8 @@ class Stream:
     @property
     def _jsq(self) -> Answer:
         progress = None if self.progress is None else Answer(json=json.dumps(self.progress))
-        engine = Answer(trigger=Answer(toString=self.trigger))
+        trigger = Answer(toString=self.trigger)
+        engine = Answer(trigger=trigger, resolvedCheckpointRoot=self.checkpoint)
         return Answer(lastProgress=progress, streamingQuery=engine)
 
 

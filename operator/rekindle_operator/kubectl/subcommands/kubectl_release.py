@@ -34,7 +34,8 @@ from rekindle_operator.kubectl.plugin_options import (
 )
 
 MANAGER = "kubectl-rekindle-release"
-GONE = 404
+# There is no such pod, or another one has its name by now.
+GONE = (404, 409)
 MORE = (
     "New pods may still have to wait: for three minutes after the last word of an operator that is "
     "gone; where one runs, until `kubectl rekindle pause`."
@@ -67,15 +68,22 @@ def release(
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         name = None if every else resource_lookup.policy(cluster, policy)["metadata"]["name"]
         pods = _waiting(cluster, name)
+        refusals: list[ApiRefusal] = []
         if not dry_run:
-            pods = [pod for pod in pods if _lifted(cluster, pod)]
+            pods = [pod for pod in pods if _lifted(cluster, pod, refusals)]
         where = cluster.default_namespace
     names = sorted(pod["metadata"]["name"] for pod in pods)
     if output is Form.JSON:
         record = {"policy": name, "namespace": where, "released": not dry_run, "pods": names}
         terminal_output.show_json(record)
-        return
-    head = f"namespace {where}" if name is None else f"policy {where}/{name}"
+    elif names or not refusals:
+        head = f"namespace {where}" if name is None else f"policy {where}/{name}"
+        _show(head, names, dry_run=dry_run)
+    if refusals:
+        raise _kept(refusals)
+
+
+def _show(head: str, names: list[str], *, dry_run: bool) -> None:
     if not names:
         terminal_output.show(f"{head}: no pod waits for its turn.")
         return
@@ -117,14 +125,22 @@ def _uids(cluster: ApiConnection, pods: tuple[Object, ...], policy: str) -> set[
     }
 
 
-def _lifted(cluster: ApiConnection, pod: Object) -> bool:
-    """Take our gate off a pod; whether the pod was there still."""
+def _kept(refusals: list[ApiRefusal]) -> InputError:
+    """An admission policy may refuse one pod and not another."""
+    first, more = refusals[0], len(refusals) - 1
+    others = f"; {more} more keep{'s its gate' if more == 1 else ' their gates'}" if more else ""
+    return InputError(where=first.where, what=f"{first.what}{others}", remedy=first.remedy)
+
+
+def _lifted(cluster: ApiConnection, pod: Object, refusals: list[ApiRefusal]) -> bool:
+    """Take our gate off a pod; whether it is off. What is refused of a pod that is there is added
+    to the refusals, for others wait as well."""
     metadata = pod["metadata"]
     place = metadata["namespace"], metadata["name"]
     try:
         cluster.merge(PODS, place, without_gate(metadata["uid"]), MANAGER, STRATEGIC)
     except ApiRefusal as refusal:
-        if refusal.status != GONE:
-            raise
+        if refusal.status not in GONE:
+            refusals.append(refusal)
         return False
     return True

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import spark_objects as objects
-from gated_world import GATE, KARPENTER, QUOTA, World, executor
+from gated_world import GATE, KARPENTER, QUOTA, World, executor, iso
 from operator_world import tell
 
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_resource import NodeRequest
-from rekindle_operator.applications import application_incident, application_recovery
+from rekindle_operator.applications import application_incident
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_testing.operator_builders import make_class
 
@@ -149,16 +149,44 @@ def test_a_recovery_ends_with_the_policy_that_recovered_the_application(
     assert not any(demand.incident.application == "low" for demand in world.shell.demands)
 
 
-def test_a_recovery_ends_with_an_application_that_has_ended(made: Callable[..., World]) -> None:
+@pytest.mark.parametrize(
+    ("state", "message"), [("COMPLETED", "low has ended."), ("SUSPENDED", "low is suspended.")]
+)
+def test_a_recovery_ends_with_an_application_of_which_nothing_is_to_come_back(
+    made: Callable[..., World], state: str, message: str
+) -> None:
     world = made(provisioning=(KARPENTER,))
     world.lose("a", "b")
     world.turn()
-    tell(world.known.registry, objects.kubeflow_application("low", state="COMPLETED"))
+    tell(world.known.registry, objects.kubeflow_application("low", state=state))
     world.turn()
-    assert (world.story("low")["phase"], world.story("low")["reason"]) == (
+    told = world.story("low")
+    assert (told["phase"], told["reason"]) == ("Abandoned", "ApplicationGone")
+    assert told["message"] == message
+
+
+def test_a_recovery_ends_with_a_driver_that_nobody_makes_again(
+    made: Callable[..., World],
+) -> None:
+    """The pod of a driver of spark-submit, or of a Job, stands there after its end."""
+    selector = {"sparkApplications": {"labelSelector": {}}, "drivers": {"labelSelector": {}}}
+    world = made(provisioning=(KARPENTER,), selector=selector)
+    world.see(objects.submitted_driver("nightly", node="drivers"))
+    world.see(objects.submitted_executor(1, node="a"))
+    world.lose("a")
+    world.turn()
+    assert world.story("nightly")["phase"] == "Recovering"
+    world.see(objects.submitted_driver("nightly", node="drivers", phase="Succeeded"))
+    world.turn()
+    assert (world.story("nightly")["phase"], world.story("nightly")["reason"]) == (
         "Abandoned",
         "ApplicationGone",
     )
+    again = objects.submitted_driver("nightly", start="t", node="", phase="Pending", second=60)
+    again["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(again)
+    world.turn()
+    assert world.story("nightly")["phase"] == "Recovering", "its next start waits as others do"
 
 
 def _with_another_policy(world: World) -> None:
@@ -359,8 +387,97 @@ def test_no_pod_waits_longer_than_an_hour(made: Callable[..., World]) -> None:
     world.replaced("low")
     world.turn()
     assert world.gates("low") == [GATE]
-    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
     assert world.gates("low") == []
+
+
+def test_an_executor_for_which_there_never_was_room_keeps_no_incident_open(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.see(executor("high", 3, node="", phase="Pending"))
+    world.lose("b")
+    world.turn()
+    tell(world.known.registry, objects.node("c", "2"))
+    world.remade("high")
+    world.run("high", "c")
+    world.turn()
+    world.turn(application_incident.QUIET_SECONDS)
+    assert world.story("high")["phase"] == "CatchingUp", "an autoscaler may bring a node for it"
+    world.turn(application_incident.WAIT_SECONDS_MAX)
+    world.turn(application_incident.SETTLE_SECONDS)
+    told = world.story("high")
+    assert told["phase"] == "Recovered"
+    assert told["message"].endswith("1 executor run, and 1 more have found no node for an hour.")
+    world.turn()
+    assert world.shell.buckets == frozenset()
+
+
+def test_an_executor_that_finds_no_node_for_an_hour_keeps_no_room_from_others(
+    made: Callable[..., World],
+) -> None:
+    """It has CPU there, and no memory perhaps."""
+    world = made(provisioning=(KARPENTER,))
+    world.see(executor("high", 3, node="", phase="Pending"))
+    world.lose("a")
+    world.turn(application_incident.WAIT_SECONDS_MAX / 2)
+    tell(world.known.registry, objects.node("c", "2"))
+    low = executor("low", 2, node="", phase="Pending")
+    low["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
+    low["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.known.registry.forget_pod(executor("low", 1)["metadata"]["uid"])
+    world.see(low)
+    world.turn()
+    assert world.gates("low") == [GATE]
+    world.turn(application_incident.WAIT_SECONDS_MAX / 2)
+    assert world.gates("low") == []
+
+
+def test_an_application_that_lacks_its_minimum_keeps_its_incident_open(
+    made: Callable[..., World],
+) -> None:
+    needs = {"name": "high", "minimumExecutors": 2}
+    world = made(provisioning=(KARPENTER,), applications=[needs])
+    world.see(executor("high", 3, node="", phase="Pending"))
+    world.lose("b")
+    world.turn()
+    world.remade("high")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.run("high", "c")
+    world.turn()
+    world.turn(application_incident.WAIT_SECONDS_MAX)
+    world.turn(application_incident.QUIET_SECONDS)
+    assert "endedAt" not in world.story("high")
+
+
+@pytest.mark.parametrize(
+    ("state", "timeout", "waits_seconds"),
+    [
+        pytest.param("DriverRequested", {}, 150.0, id="default"),
+        pytest.param("DriverRequested", {"driverStartTimeoutMillis": 60_000}, 30.0, id="set"),
+        pytest.param("DriverRequested", {"driverStartTimeoutMillis": 0}, 3_600.0, id="none"),
+        pytest.param("DriverReady", {"executorStartTimeoutMillis": 60_000}, 30.0, id="executors"),
+        pytest.param("RunningHealthy", {"driverStartTimeoutMillis": 60_000}, 3_600.0, id="running"),
+    ],
+)
+def test_no_pod_waits_so_long_that_its_operator_ends_the_application(
+    made: Callable[..., World], state: str, timeout: dict[str, int], waits_seconds: float
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    tolerations = {"applicationTimeoutConfig": timeout}
+    body = objects.apache_application("nightly", state=state, applicationTolerations=tolerations)
+    tell(world.known.registry, body)
+    world.lose("a", "b")
+    world.turn()
+    driver = objects.apache_driver("nightly", node="", phase="Pending")
+    driver["spec"]["containers"] = [objects.container("spark-kubernetes-driver", cpu="2")]
+    driver["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
+    driver["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(driver)
+    world.turn(waits_seconds - 1.0)
+    assert world.pods["nightly-0-driver"]["spec"]["schedulingGates"]
+    world.turn(1.0)
+    assert not world.pods["nightly-0-driver"]["spec"]["schedulingGates"]
 
 
 def test_another_operator_goes_on_with_the_same_incident(made: Callable[..., World]) -> None:
@@ -395,6 +512,34 @@ def test_an_operator_that_does_not_know_yet_which_nodes_are_silent_lifts_no_gate
     assert world.gates("low") == [GATE], "the more important one needs the node"
 
 
+def another_begins(world: World) -> None:
+    """Another operator acts, and does not know yet which nodes are silent."""
+    world.lost, world.judge.knows_silence = frozenset(), False
+    world.shell = world.operator()
+    world.turn()
+
+
+def test_while_an_operator_learns_which_nodes_are_silent_pods_of_an_open_incident_get_gates(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    before = world.shell.buckets
+    another_begins(world)
+    assert world.shell.buckets == before, "what comes now would take nodes in no order"
+
+
+def test_while_an_operator_learns_which_nodes_are_silent_others_get_no_gates(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,), approval="Manual")
+    world.lose("a", "b")
+    world.turn()
+    another_begins(world)
+    assert world.shell.buckets == frozenset()
+
+
 def test_while_every_node_looks_lost_nothing_is_begun(made: Callable[..., World]) -> None:
     world = made()
     world.held_at = 1.0
@@ -413,7 +558,7 @@ def test_while_every_node_looks_lost_a_pod_waits_no_longer_than_an_hour(
     world.held_at = 1.0
     world.turn()
     assert (world.gates("low"), bool(world.shell.buckets)) == ([GATE], True), "it waits on"
-    world.turn(application_recovery.WAIT_SECONDS_MAX)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
     assert world.gates("low") == []
 
 
@@ -513,6 +658,27 @@ def test_pods_that_somebody_may_have_refused_for_their_gate_get_none(
     world.see(objects.kubeflow_driver("high", uid="driver-2", node="", phase="Pending"))
     world.turn()
     assert world.shell.buckets.issuperset(resources), "its executors have their turn again"
+
+
+def test_an_incident_of_which_nothing_comes_back_gives_nobody_a_gate(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    lose_driver(world)
+    world.turn(application_incident.SILENT_SECONDS_MAX)
+    world.run("low", "c")
+    world.turn()
+    world.turn(application_incident.SETTLE_SECONDS)
+    assert (world.story("low")["phase"], world.story("high")["phase"]) == (
+        "Recovered",
+        "Recovering",
+    )
+    world.turn()
+    assert world.shell.buckets == frozenset()
+    world.known.registry.forget_pod("driver-high")
+    world.see(objects.kubeflow_driver("high", uid="driver-2", node="", phase="Pending"))
+    world.turn()
+    assert world.shell.buckets, "once it comes, it and the others have their turns again"
 
 
 def test_an_autoscaler_sees_what_the_most_important_application_depends_on(

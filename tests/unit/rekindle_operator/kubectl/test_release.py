@@ -32,8 +32,9 @@ def waiting(pod: Body, *others: str) -> Body:
 
 
 class Cluster:
-    """An API server with two policies; of each an application, of which a pod waits. `gone` are
-    pods that are deleted meanwhile; `refuses` all changes."""
+    """An API server with two policies; of each an application, of which a pod waits. `gone` pods
+    are deleted meanwhile, `remade` ones have been made again since, and changes of `refused` ones
+    are refused."""
 
     default_namespace = namespace = "flights"
 
@@ -46,7 +47,8 @@ class Cluster:
             objects.kubeflow_executor(2, "high", driver_uid="driver-high"),
         ]
         self.gone: set[str] = set()
-        self.refuses = False
+        self.remade: set[str] = set()
+        self.refused: set[str] = set()
         self.patched: list[str] = []
 
     def executor(self, name: str, number: int) -> Body:
@@ -74,11 +76,13 @@ class Cluster:
         assert (kind.name, content) == ("Pod", STRATEGIC)
         assert manager.startswith("kubectl-rekindle")
         (pod,) = [item for item in self.pods if item["metadata"]["name"] == place[1]]
-        if self.refuses:
+        if place[1] in self.refused:
             what = "you may not patch pods here"
             raise ApiRefusal(where=f"Pod {place}", what=what, remedy="ask", status=403)
         if place[1] in self.gone:
             raise ApiRefusal(where=place[1], what="is not there", remedy="see", status=404)
+        if place[1] in self.remade:
+            raise ApiRefusal(where=place[1], what="is another one", remedy="see", status=409)
         assert change["metadata"] == {"uid": pod["metadata"]["uid"], "labels": {GATE: None}}
         assert change["spec"] == {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
         self.patched.append(place[1])
@@ -129,10 +133,11 @@ def test_all_releases_pods_of_policies_that_are_gone_too(
     assert len(released(capsys, "--all")["pods"]) == len(cluster.patched) == 2
 
 
+@pytest.mark.parametrize("why", ["gone", "remade"])
 def test_a_pod_that_is_gone_meanwhile_is_passed_over(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.gone = {"low-driver"}
+    setattr(cluster, why, {"low-driver"})
     assert plugin_main.run(["release", "--all"]) == 0
     out = capsys.readouterr().out
     assert "namespace flights: the gate of 1 pod is lifted." in out
@@ -166,6 +171,20 @@ def test_what_is_meant_has_to_be_clear(
 def test_who_may_not_patch_pods_is_told_so(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.refuses = True
+    cluster.refused = {pod["metadata"]["name"] for pod in cluster.pods}
     assert plugin_main.run(["release", "--all"]) == 2
-    assert "you may not patch pods here" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "you may not patch pods here; 1 more keeps its gate" in told.err
+
+
+def test_a_pod_of_which_a_change_is_refused_keeps_no_other_waiting(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An admission policy may refuse whatever is changed of a pod."""
+    cluster.refused = {"low-driver"}
+    assert plugin_main.run(["release", "--all"]) == 2
+    told = capsys.readouterr()
+    assert "the gate of 1 pod is lifted" in told.out
+    assert cluster.patched == [cluster.pods[2]["metadata"]["name"]]
+    assert "low-driver" in told.err

@@ -1,6 +1,8 @@
 """What a pod that is about to be made gets, and why it gets nothing."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from rekindle_operator.api.recovery_class import Executors
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.pods import APPLICATION_LABEL
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.webhook import injector, pod_patch
+from rekindle_operator.webhook import avoided_domains, injector, pod_patch
 from rekindle_operator.webhook.injection_spec import ExecutorTerms, InjectionRefusal, SidecarTerms
 from rekindle_operator.webhook.injector import Defaults, Impairment, avoided
 from rekindle_testing.operator_builders import make_class
@@ -275,6 +277,23 @@ def test_new_pods_of_an_application_in_an_incident_wait_for_their_turn(
     assert not injector.waits(made, "elsewhere", known)
     placed = {**made, "spec": {**made["spec"], "nodeName": "a"}}
     assert not injector.waits(placed, "flights", known), "the API server would refuse it"
+
+
+def test_pods_of_two_thousand_applications_wait_for_their_turn() -> None:
+    names = [f"departures-of-an-airport-by-hour-{number:04}" for number in range(2_000)]
+    buckets: set[str] = set()
+    for number, name in enumerate(names):
+        there = objects.kubeflow_driver(name, uid=f"00000000-0000-4000-8000-{number:012}")
+        found = application(told(there, policy()), Place("flights", name))
+        buckets |= application_matching.pod_buckets(found)
+    at = datetime(2026, 11, 21, 17, tzinfo=UTC)
+    written = avoided_domains.to_config_map({}, "rekindle", at, buckets)
+    known = replace(knowledge(), waiting=avoided_domains.waiting_buckets(written))
+    for make in (objects.kubeflow_driver, partial(objects.kubeflow_executor, 1)):
+        pod = new(make(), {})
+        for name in names:
+            pod["metadata"]["labels"]["sparkoperator.k8s.io/app-name"] = name
+            assert injector.waits(pod, "flights", known)
 
 
 def test_the_gate_is_added_once_beside_those_of_others() -> None:

@@ -238,3 +238,54 @@ def test_a_trigger_with_which_a_query_cannot_be_stopped_is_refused(
     with pytest.raises(InputError, match=f"has the trigger {called}"):
         begun(stream)
     assert not stream.is_active
+
+
+RANDOM = "0a1b2c3d-0a1b-4c2d-8e3f-0a1b2c3d4e5f"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name"),
+    [
+        pytest.param(f"file:/tmp/temporary-{RANDOM}", None, id="temporary"),
+        pytest.param(f"file:/tmp/temporary-{RANDOM}", "orders", id="temporary with a name"),
+        pytest.param(f"hdfs://name/checkpoints/{RANDOM}", None, id="random below the default"),
+    ],
+)
+def test_a_query_whose_checkpoint_would_be_another_after_a_stop_is_refused(
+    checkpoint: str, name: str | None
+) -> None:
+    stream = Stream("q", "r1", checkpoint=checkpoint, name=name)
+    with pytest.raises(InputError, match="has no checkpoint of its own"):
+        begun(stream)
+    assert not stream.is_active
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name"),
+    [
+        pytest.param("s3a://bucket/checkpoints/orders", None, id="its own"),
+        pytest.param(f"s3a://bucket/{RANDOM}", "orders", id="a number that somebody has given"),
+        pytest.param("file:/temporary-files/orders", None, id="a folder that is called so"),
+    ],
+)
+def test_a_checkpoint_that_is_the_same_each_time_is_taken(
+    checkpoint: str, name: str | None
+) -> None:
+    assert begun(Stream("q", "r1", checkpoint=checkpoint, name=name)).is_running
+
+
+def test_a_query_that_comes_back_as_another_one_is_stopped_and_called_again_no_more(
+    pool: ThreadPoolExecutor,
+) -> None:
+    made: list[Stream] = []
+
+    def start() -> Stream:
+        made.append(Stream(f"q{len(made)}", f"r{len(made)}"))
+        return made[-1]
+
+    query = ProtectedQuery("orders", start)
+    query.begin()
+    start_again(query, pool)
+    assert [one.is_active for one in made] == [False, False]
+    with pytest.raises(InputError, match=r"another query \(q1, and not q0\)"):
+        query.raise_failure()

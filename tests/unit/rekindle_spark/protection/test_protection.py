@@ -299,3 +299,17 @@ def test_dynamic_allocation_is_refused_however_it_is_spelled(spark: Spark, said:
     with pytest.raises(InputError, match="dynamicAllocation"):
         protect(spark, {"orders": spark.start("orders")}, alone=True)
     assert not spark.made
+
+
+def test_a_second_call_is_refused_while_the_first_one_plans_for_all_executors(
+    spark: Spark, protected: Protection
+) -> None:
+    """The second driver of an application stops the queries of the first."""
+    more = {"returns": spark.start("returns")}
+    with pytest.raises(InputError, match="protects other queries of this application already"):
+        protect(spark, more, alone=True)
+    assert "returns" not in spark.made
+    assert protected.running == frozenset(NAMES)
+    protected.stop()
+    protect(spark, more, alone=True).stop()
+    assert len(spark.made["returns"]) == 1
