@@ -26,7 +26,7 @@ from rekindle_spark.output import sink_declarations
 from rekindle_spark.output.sink_publishing import SinkIdentity, SinkPublisher
 from rekindle_store import commit_log, store_copies, store_files
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 120.0
 # A writer that has written, and not committed, when it is killed.
 KILLED = """
 import sys, time
