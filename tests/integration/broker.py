@@ -137,6 +137,17 @@ class Broker(KillableServer):
         admin.delete_topics([name])[name].result()
         self._await_partitions(name, 0)
 
+    def await_forgotten(self, group: str) -> None:
+        """Wait until a group has no offsets: those in a topic that was deleted go after it."""
+        admin = self.admin
+
+        def is_forgotten() -> bool:
+            wanted = [ConsumerGroupTopicPartitions(group)]
+            asked = admin.list_consumer_group_offsets(wanted, request_timeout=ASK_SECONDS_MAX)
+            return not asked[group].result().topic_partitions
+
+        assert process_sets.await_condition(is_forgotten, limit_seconds=ASK_SECONDS_MAX), group
+
     def add_partitions(self, name: str, partitions: int) -> None:
         """Have a topic have so many partitions."""
         admin = self.admin
