@@ -86,7 +86,7 @@ def webhook() -> Iterator[Webhook]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < limit
         time.sleep(POLL_SECONDS)
