@@ -19,8 +19,9 @@ from rekindle_local import process_sets
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.process_reaper import ProcessReaper
 
-START_SECONDS_MAX = 60.0
-END_SECONDS_MAX = 10.0
+START_SECONDS_MAX = 120.0
+END_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX = 60.0
 METRIC = "rekindle_coordinator_"
 
 
@@ -115,7 +116,8 @@ class CoordinatorProcess:
 
     def metrics(self) -> dict[str, float]:
         """By name without the common beginning, `leads` for example."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as answer:
+        url = f"http://127.0.0.1:{self._port}/metrics"
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:
             text = answer.read().decode()
         found = (line.split() for line in text.splitlines() if line.startswith(METRIC))
         return {name.removeprefix(METRIC): float(value) for name, value in found}

@@ -25,7 +25,7 @@ from rekindle_bench import protect_benchmark
 from rekindle_local.demo import machine_load
 from rekindle_local.demo.machine_load import Counters
 from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
-from scenarios import file_streams, incident_checks, protection_cost
+from scenarios import file_streams, protection_cost
 from scenarios.cloud_autoscaler import Autoscaler
 from scenarios.deployment import EXECUTOR, NAMESPACE, Site
 from scenarios.file_streams import FileStream, Interval, StreamWriter
@@ -358,7 +358,7 @@ class _Run:
         run.await_that("all queries are back", lambda: _are_back(streams, lag_max))
         until, ending = time.time(), _counters()
         if self.is_protected:
-            run.await_that("all Recoveries are over", lambda: _are_over(run))
+            run.await_that("all Recoveries are over", run.are_over)
         files = {stream.name: tuple(stream.files()) for stream in streams}
         busy = {"before the loss": _busy(warm, failing), "after it": _busy(failing, ending)}
         if run.site.is_given:
@@ -430,12 +430,6 @@ def _busy(before: Counters, after: Counters) -> float | None:
     """How much of this machine's CPU was in use, as a share of 1."""
     idle: float | None = machine_load.between(before, after, ())["idle_share"]
     return None if idle is None else 1.0 - idle
-
-
-def _are_over(run: ClusterRun) -> bool:
-    """Whether there were Recoveries, and all have ended."""
-    told = run.recoveries()
-    return bool(told) and all(map(incident_checks.is_over, told))
 
 
 def _save(path: Path, content: Object) -> None:

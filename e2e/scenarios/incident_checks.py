@@ -11,7 +11,7 @@ from typing import Any
 from rekindle.model.errors import RunError
 from scenarios.deployment import NAMESPACE
 from scenarios.run_recorder import Record
-from scenarios.scenario_run import ScenarioRun
+from scenarios.scenario_run import ScenarioRun, is_over
 
 Object = Mapping[str, Any]
 LOOK = "see recoveries.json, records.jsonl and the logs of pods in the scenario's folder"
@@ -33,11 +33,6 @@ def check_correlated(stage: ScenarioRun, *, lost: Collection[str]) -> None:
 def only(stage: ScenarioRun) -> Object:
     """The one Recovery that there is. Raises `RunError` where there is none, or another one."""
     return _stories(stage, 1)[0]
-
-
-def is_over(story: Object) -> bool:
-    """Whether nothing more will be told in it."""
-    return "endedAt" in story.get("status", {})
 
 
 def check_told(story: Object, *, lost: Collection[str], kind: str) -> None:

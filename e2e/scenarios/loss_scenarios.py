@@ -203,10 +203,6 @@ def operators_gone(stage: ScenarioRun) -> None:
     stage.await_that("all operators are back", lambda: _are_ready(site, OPERATOR))
     stage.await_that("the driver is led again", lambda: stage.since_failure("led"))
     stage.recover()
-    # a driver that is alone closes its own incident, so that says nothing of the Recovery
-    stage.await_that(
-        "the Recovery is over", lambda: any(map(incident_checks.is_over, stage.recoveries()))
-    )
     incident_checks.check_told_late(incident_checks.only(stage), lost=lost)
     incident_checks.check_planned_alone(stage)
 
@@ -256,9 +252,7 @@ def kubelets_stopped(stage: ScenarioRun) -> None:
     stage.stay(30.0)
     stage.site.cluster.start_kubelet(*nodes)
     stage.await_that("their nodes are Ready", lambda: all(map(stage.site.is_ready, nodes)))
-    stage.await_that(
-        "the Recovery is over", lambda: incident_checks.is_over(incident_checks.only(stage))
-    )
+    stage.await_that("all Recoveries are over", stage.are_over)
     incident_checks.check_suspicion(stage, silent=nodes)
     check("the same executors run", stage.executors() == before)
 

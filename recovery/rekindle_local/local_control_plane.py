@@ -21,7 +21,7 @@ from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_local.process_reaper import ProcessReaper
 
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 120.0
 
 
 class LocalControlPlane:

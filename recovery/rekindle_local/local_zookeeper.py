@@ -29,7 +29,7 @@ from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS, Distribution
 #
 # It comes from the jars of the pyspark wheel. This part starts nothing and holds no port.
 
-ANSWER_SECONDS_MAX = 2.0
+ANSWER_SECONDS_MAX = 10.0
 ANSWER_BYTES_MAX = 65536
 # A session ends at a tick. A short one keeps the end close to the time-out, and a server that has
 # lost its leader looks for another after 5 s instead of 20 s.
@@ -113,7 +113,7 @@ class ZookeeperServer:
         return f"{self.host}:{port}"
 
     def ask(self, word: str) -> str:
-        """The answer to a four-letter word; empty when there is none within 2 s."""
+        """The answer to a four-letter word; empty when there is none within 10 s."""
         answer = b""
         try:
             with socket.create_connection(

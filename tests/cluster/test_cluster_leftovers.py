@@ -197,7 +197,7 @@ def test_clean_removes_all_that_is_left_when_the_watchers_were_killed_too(
             ticks and process_sets.start_ticks(pid) == ticks for pid, ticks in started.items()
         )
 
-    assert process_sets.await_condition(are_gone, limit_seconds=10)
+    assert process_sets.await_condition(are_gone, limit_seconds=60)
     assert not cluster_lock.FOLDER.exists()
     assert not owner.directory.exists()
     assert not before_link

@@ -13,6 +13,7 @@ from rekindle_testing.coordinator_process import CoordinatorProcess
 
 Coordinate = Callable[..., CoordinatorProcess]
 Drive = Callable[..., StoreDriver]
+COMMAND_SECONDS_MAX = 180.0
 
 
 def rekindle(hosts: str, *arguments: str, code: int = 0) -> str:
@@ -21,7 +22,7 @@ def rekindle(hosts: str, *arguments: str, code: int = 0) -> str:
         [sys.executable, "-m", "rekindle_cli", *arguments, "--zookeeper", hosts],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=COMMAND_SECONDS_MAX,
     )
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr

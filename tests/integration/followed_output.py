@@ -16,7 +16,7 @@ import rekindle
 from rekindle_local import process_sets, stored_records
 
 MOMENT = "%Y-%m-%dT%H:%M:%S%.f"
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)

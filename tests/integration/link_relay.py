@@ -36,13 +36,15 @@ def cut(ports: Collection[int]) -> Iterator[None]:
         loud_skips.skip("a cut link takes iptables")
     named = ",".join(map(str, sorted(ports)))
     rule = ["OUTPUT", "-p", "tcp", "-m", "multiport", "--dports", named, "-j", "DROP"]
-    made = subprocess.run(["iptables", "-I", *rule], capture_output=True, text=True, check=False)
+    made = subprocess.run(
+        ["iptables", "-w", "-I", *rule], capture_output=True, text=True, check=False
+    )
     if made.returncode:
         loud_skips.skip(f"a cut link takes root: {made.stderr.strip()}")
     try:
         yield
     finally:
-        subprocess.run(["iptables", "-D", *rule], check=True)
+        subprocess.run(["iptables", "-w", "-D", *rule], check=True)
 
 
 @dataclass(slots=True)

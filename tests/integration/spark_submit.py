@@ -1,7 +1,5 @@
 """A driver that spark-submit starts, as in the pods of Kubernetes' cluster mode."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,11 +34,4 @@ def submit(application: Application, conf: Mapping[str, str], *arguments: str) -
         "REKINDLE_TEST_TRAPS": str(application.traps),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    application.driver.process = subprocess.Popen(
-        line,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=application.driver.log.open("ab"),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    application.driver.launch(line, environment)

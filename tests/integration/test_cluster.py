@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -222,9 +223,16 @@ def test_archives_made_once_are_used_by_workers_and_offered_to_executors(tmp_pat
 
 @contextmanager
 def run_application(cluster: LocalCluster) -> Iterator[Iterator[str]]:
-    """Run APPLICATION on the cluster; gives what it prints, line by line."""
+    """Run APPLICATION on the cluster; gives what it prints, line by line. Its temporary files,
+    which it does not remove when it is killed, go with the cluster's."""
+    temporary = str(cluster.temporary)
+    here = {
+        "SPARK_LOCAL_DIRS": temporary,
+        "SPARK_SUBMIT_OPTS": shlex.join([f"-Djava.io.tmpdir={temporary}"]),
+    }
     application = subprocess.Popen(
         [sys.executable, "-c", APPLICATION, cluster.master_url, cluster.executor_java_options()],
+        env={**os.environ, **here},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

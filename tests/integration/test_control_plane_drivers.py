@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from application import Application
+from application import LIMIT_SECONDS, Application
 from control_plane_harms import (
     FIRST,
     heartbeat_generation,
@@ -39,7 +39,8 @@ def test_a_driver_is_replaced_when_it_is_gone_for_certain_and_not_before(
             with stopped(application, "driver"):
                 application.cluster.kill([FIRST])
                 assert process_sets.await_condition(
-                    lambda: is_silent(surroundings, 2 * SESSION_SECONDS), limit_seconds=90.0
+                    lambda: is_silent(surroundings, 2 * SESSION_SECONDS),
+                    limit_seconds=LIMIT_SECONDS,
                 )
                 its_lag_grows(surroundings)
             application.await_event("confirmed", after=begin, node=FIRST)
@@ -69,7 +70,7 @@ def its_lag_grows(surroundings: Surroundings) -> None:
         lambda: all(
             later > earlier + NEAR_SECONDS for earlier, later in zip(before, lags(), strict=True)
         ),
-        limit_seconds=60.0,
+        limit_seconds=LIMIT_SECONDS,
     )
 
 
@@ -78,7 +79,7 @@ def one_is_started_again_when_it_is_gone_for_certain(application: Application) -
     application.driver.kill()
     killed = application.driver.process
     assert process_sets.await_condition(
-        lambda: application.driver.process is not killed, limit_seconds=60.0
+        lambda: application.driver.process is not killed, limit_seconds=LIMIT_SECONDS
     )
     application.await_event("driver-requested", after=begin)
     application.await_event("recovered", after=begin, generation=2)
@@ -118,7 +119,7 @@ def another_store_under_its_name_is_refused_until_the_name_is_reset(
     surroundings: Surroundings,
 ) -> None:
     assert process_sets.await_condition(
-        lambda: surroundings.record(store_paths.HEARTBEAT) is None, limit_seconds=60.0
+        lambda: surroundings.record(store_paths.HEARTBEAT) is None, limit_seconds=LIMIT_SECONDS
     )
     fresh = surroundings.begin_anew()
     fresh.start()
@@ -132,6 +133,6 @@ def another_store_under_its_name_is_refused_until_the_name_is_reset(
     assert fresh.control is not None
     command = [sys.executable, "-m", "rekindle_cli", "reset", str(PLACE), "--yes"]
     hosts = ("--zookeeper", fresh.control.zookeeper.connect_string)
-    subprocess.run([*command, *hosts], check=True, timeout=120)
+    subprocess.run([*command, *hosts], check=True, timeout=LIMIT_SECONDS)
     fresh.start_and_recover()
     assert surroundings.standing().generation == 2

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from coordinator_views import Coordinate, Drive, kinds, reasons, roles, standing
-from store_driver import NODES, come_back, lose_three, plan_epochs
+from store_driver import NODES, StoreDriver, come_back, lose_three, plan_epochs
 from waiting import wait_until
 
 from rekindle.protocol import DropOrder, PlanOrder, store_paths
@@ -144,7 +144,7 @@ def test_a_malformed_record_stops_one_application_and_not_the_other(
     assert (line["application"], len(bad.plans)) == ("test/bad", 1)
     store_records.put(path, b'{"kind": "statistics", "generation": 1, "sequence": 1, "costs": {}}')
     wait_until(lambda: len(bad.plans) == 2)
-    assert coordinator.metrics()["applications_stopped"] == 0
+    wait_until(lambda: coordinator.metrics()["applications_stopped"] == 0)
 
 
 def test_a_worker_that_dies_is_dropped_and_replaced_through_the_folder_of_the_cluster(
@@ -177,16 +177,21 @@ def test_a_worker_that_dies_is_dropped_and_replaced_through_the_folder_of_the_cl
             workers[node].kill()
             workers[node].wait()
             down.append(node)
+        wait_until(lambda: dropped(driver) == set(NODES[:2]))
         wait_until(lambda: driver.is_whole and len(driver.nodes) == len(NODES) and not down)
         provisioning.check()
-        dropped = [item.order for item in driver.taken if isinstance(item.order, DropOrder)]
-        assert {node for order in dropped for node in order.nodes} == set(NODES[:2])
         assert not driver.refused
     finally:
         provisioning.close()
         for worker in workers.values():
             worker.kill()
             worker.wait()
+
+
+def dropped(driver: StoreDriver) -> set[str]:
+    """The nodes that a driver was told to drop."""
+    orders = [item.order for item in driver.taken if isinstance(item.order, DropOrder)]
+    return {node for order in orders for node in order.nodes}
 
 
 def test_a_driver_whose_process_has_ended_is_asked_for_and_the_next_one_is_led(

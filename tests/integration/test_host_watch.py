@@ -46,7 +46,7 @@ PR_SET_PDEATHSIG = 1
 # a test that gives up ends the JVM, and so this process
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 first, second = host_scheduler.lanes(watchdog.mapped(Path(sys.argv[1])))
-begun = threading.Event()
+begun, held = threading.Event(), threading.Event()
 
 
 def called(lane, partition, function):
@@ -59,10 +59,12 @@ def called(lane, partition, function):
 
 def hold_interpreter(_):
     time.sleep(0.1)
+    held.set()
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 def need_interpreter(_):
+    held.wait()
     time.sleep(0.3)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import broker
-import pytest
 
 from rekindle_local import process_sets
 
@@ -110,7 +109,6 @@ def await_return(terminal: Terminal, run: subprocess.Popen[str]) -> None:
     assert process_sets.await_condition(are_back, limit_seconds=LIMIT_SECONDS), terminal.errors()
 
 
-@pytest.mark.timeout(540)
 def test_the_commands_of_the_page_work_as_they_stand(tmp_path: Path) -> None:
     broker.jars()  # skips without them
     for name, content in FILES.findall(text()):

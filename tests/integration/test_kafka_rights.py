@@ -22,7 +22,7 @@ from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
 
 PASSWORD, VARIABLE = "swordfish-12", "REKINDLE_TEST_PASSWORD"
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 120.0
 MANY = 300_000  # records: the broker answers before the client has all of them
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
 EXACT, PREFIX = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED

@@ -26,7 +26,7 @@ from rekindle_spark.output import sink_declarations
 from rekindle_spark.output.sink_publishing import SinkIdentity, SinkPublisher
 from rekindle_store import commit_log, store_copies, store_files
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 120.0
 # A writer that has written, and not committed, when it is killed.
 KILLED = """
 import sys, time
@@ -340,6 +340,7 @@ def test_a_topic_that_is_deleted_is_waited_for_and_has_lost_its_marker_when_it_i
     with pytest.raises(SinkAwayError, match=r"is not there.*make the topic first"):
         one.open()
     kafka.make_topic("going.v1")
+    kafka.await_forgotten("following-going.v1-0")
     store.epoch("hourly", 0, 2, 2)
     with pytest.raises(RunError, match="has lost the marker"):
         Following(kafka, tmp_path, "going.v1", marked=2).until(2)

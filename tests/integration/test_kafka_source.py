@@ -23,7 +23,7 @@ from rekindle_spark.driver.source_intake import Intake, Intakes, Lost, SourceAns
 from rekindle_spark.executor import source_reading
 from rekindle_spark.pipeline.unbounded_source import SKIP, SourceTerms
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def test_what_an_open_transaction_holds_back_is_not_there_yet(kafka: Broker) -> 
     kafka.produce("open", 0, [b"a"])
     settings = {"bootstrap.servers": kafka.servers, "transactional.id": "open", "log_level": "2"}
     producer = Producer(settings)
-    producer.init_transactions(10)
+    producer.init_transactions(LIMIT_SECONDS)
     producer.begin_transaction()
     producer.produce("open", b"b", partition=0)
-    producer.flush(10)
+    producer.flush(LIMIT_SECONDS)
     kafka.produce("open", 0, [b"c"])
     found = source(kafka, "open")
     assert found.latest_offsets()["open/0"].latest == 1
-    producer.commit_transaction(10)
+    producer.commit_transaction(LIMIT_SECONDS)
     # it has returned once its coordinator knows: the partition is told after that
     assert process_sets.await_condition(
         lambda: found.latest_offsets()["open/0"].latest > 1, limit_seconds=LIMIT_SECONDS
@@ -239,13 +239,13 @@ def test_offsets_are_committed_to_the_group(kafka: Broker) -> None:
     found.latest_offsets()
     found.commit({"grouped/0": 1})
     consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "watched"})
-    assert consumer.committed([TopicPartition("grouped", 0)], 10)[0].offset == 1
+    assert consumer.committed([TopicPartition("grouped", 0)], LIMIT_SECONDS)[0].offset == 1
     consumer.close()
 
 
 def answered(found: Any) -> Any:
     """The latest offsets; asked for again while the broker is away, as drivers do."""
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < limit:
         with suppress(SourceAwayError):
             return found.latest_offsets()

@@ -5,7 +5,6 @@ limit. Losses hit a drain, and a second node before the epoch of the first loss 
 """
 
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from harms import all_nodes, lose, meet, node_of, start_workers
 from link_relay import LinkRelay, cut
 
 from rekindle_local import process_sets
+from rekindle_local.port_reservation import hold_port
 
 Prepare = Callable[..., Application]
 PORT = "spark.rekindle.links.port"
@@ -34,13 +34,13 @@ SLOW_BYTES_PER_SECOND, SLOW_SECONDS_MIN = 4_000.0, 5.0
 CUT_SECONDS, REPEATS_MIN = 3.0, 20
 
 
-def free_port(application: Application) -> int:
-    """A port that is free on all nodes."""
-    with socket.socket() as found:
-        found.bind(("", 0))
-        port = int(found.getsockname()[1])
-    application.spark = {PORT: str(port)}
-    return port
+@contextmanager
+def port_of_links(application: Application) -> Iterator[int]:
+    """A port that is free on all nodes, and theirs alone."""
+    with hold_port("") as held:
+        port = int(held.getsockname()[1])
+        application.spark = {PORT: str(port)}
+        yield port
 
 
 def epochs_run_over_links(application: Application, *, count: int = 3) -> None:
@@ -56,7 +56,7 @@ def test_links_that_are_cut_for_a_while_slow_or_repeat_what_they_carry_change_no
     prepare: Prepare,
 ) -> None:
     application = prepare(runtime=CLOSE)
-    with LinkRelay(free_port(application)) as relay:
+    with port_of_links(application) as port, LinkRelay(port) as relay:
         application.start_and_recover()
         epochs_run_over_links(application)
         meet(
@@ -110,15 +110,16 @@ def frames_come_twice_and_of_jobs_that_are_over(application: Application, relay:
 
 def test_where_the_port_of_links_is_blocked_jobs_run_until_it_is_open(prepare: Prepare) -> None:
     application = prepare(runtime=LINKS)
-    with cut({free_port(application)}):
-        application.start_and_recover()
-        application.await_event("links-rest")
-        application.await_event("ran", linked=False)
-        assert not application.happened("ran", linked=True)
-        before = Before.of(application)
-    epochs_run_over_links(application)
-    before.assert_untouched(all_nodes(application))
-    application.finish()
+    with port_of_links(application) as port:
+        with cut({port}):
+            application.start_and_recover()
+            application.await_event("links-rest")
+            application.await_event("ran", linked=False)
+            assert not application.happened("ran", linked=True)
+            before = Before.of(application)
+        epochs_run_over_links(application)
+        before.assert_untouched(all_nodes(application))
+        application.finish()
 
 
 def test_executors_and_hosts_that_stand_still_for_up_to_twenty_seconds_change_no_row(

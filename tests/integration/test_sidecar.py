@@ -281,7 +281,7 @@ def test_a_port_serves_metrics_and_health(
 ) -> None:
     with hold_port("127.0.0.1") as held:
         port = held.getsockname()[1]
-    sidecar = start("--port", str(port))
+        sidecar = start("--port", str(port))
     driver = Driver(sidecar)
     driver.begin()
     driver.report(driver.topology())

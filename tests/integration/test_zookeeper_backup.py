@@ -29,7 +29,7 @@ case $1 in
     shift
     exec "${@//\\/data/$DATA}" ;;
   scale) echo "${!#}" > "$STATE/wanted.new"; mv "$STATE/wanted.new" "$STATE/wanted"
-    until [ -e "$STATE/done" ]; do sleep 0.05; done; rm "$STATE/done" ;;
+    for _ in {1..2000}; do [ ! -e "$STATE/done" ] || break; sleep 0.05; done; rm "$STATE/done" ;;
   delete) rm -rf "$DATA"/version-2 ;;
   wait|rollout) ;;
   *) echo "no such command: $*" >&2; exit 1 ;;
@@ -92,7 +92,7 @@ def run(commands: list[str], zookeeper: LocalZookeeper, folder: Path) -> None:
     }
     with scaled(zookeeper, state):
         script = "set -euo pipefail\n" + "\n".join(commands)
-        subprocess.run(["bash", "-c", script], cwd=folder, env=environment, check=True, timeout=120)
+        subprocess.run(["bash", "-c", script], cwd=folder, env=environment, check=True, timeout=600)
 
 
 @contextmanager

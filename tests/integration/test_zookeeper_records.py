@@ -22,6 +22,8 @@ from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 pytest_plugins = ("zookeeper_fixtures",)
 
 LARGE = 3 * store_paths.PIECE_BYTES // 2
+# than a deadline of a second, on a machine with much else to do
+FAR_MORE_SECONDS = 30.0
 
 
 def test_a_record_is_written_with_its_parents_read_and_removed(connect: Connect) -> None:
@@ -236,7 +238,7 @@ def test_a_store_that_is_away_is_told_within_the_deadline_and_found_again(
         began = time.monotonic()
         with pytest.raises(StoreUnreachable, match="see whether the ZooKeeper servers run"):
             call()
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < FAR_MORE_SECONDS
     wait_until(lambda: not connection.reachable)
     if fault == "kill":
         zookeeper.start_server(1)

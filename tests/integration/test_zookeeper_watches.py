@@ -13,6 +13,8 @@ from rekindle_zookeeper import watches
 
 pytest_plugins = ("zookeeper_fixtures",)
 
+QUIET_SECONDS = 1.0
+
 
 def test_a_watch_tells_whoever_reads_of_everything_for_ever(
     connect: Connect, zookeeper: LocalZookeeper
@@ -121,8 +123,13 @@ def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) 
     watcher.watch(other, lambda: told.append("the other one"))
     wait_until(lambda: watcher.reachable)
     assert watcher.get(path) is None
-    time.sleep(0.2)
-    told.clear()  # what a connect tells
+
+    def is_quiet() -> bool:
+        told.clear()  # what a connect tells
+        time.sleep(QUIET_SECONDS)
+        return not told
+
+    wait_until(is_quiet)
     for number in range(3):
         writer.put(path, str(number).encode())
     wait_until(lambda: bool(told))

@@ -157,7 +157,7 @@ def test_a_frozen_node_says_nothing_and_goes_on_when_it_is_back(
     name = start_sleeping(core, namespace, real_nodes, machines)
     before = machines.processes(name)
     real_nodes.lose(name, fate=Fate.FREEZE)
-    assert states(before) == {"T"}
+    wait_until(lambda: states(before) == {"T"})  # what is in the kernel comes out of it first
     assert phase(core, namespace) == "Running"
     real_nodes.bring_back(name)
     wait_until(lambda: states(before) == {"S"})

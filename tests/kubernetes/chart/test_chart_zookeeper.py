@@ -28,8 +28,9 @@ from rekindle_zookeeper import Connection, Encryption, StoreUnreachable, connect
 WAIT_SECONDS_MAX = 180.0
 ASK_SECONDS_MAX = 30
 ELECTION_PORT = 3888
-# So long the port waits for the first word without an end: ZooKeeper gives 5 s.
-SILENT_SECONDS = 2.0
+# So long the port waits for the first word without an end: ZooKeeper gives 5 s, some of which the
+# handshake may take.
+SILENT_SECONDS = 3.0
 NAME = "rekindle-zookeeper"
 HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 6))
 CERTIFICATE, RENEWED = (store_certificate.ISSUE(HOSTS, datetime.now(UTC)) for _ in range(2))
@@ -230,9 +231,10 @@ def is_let_in(pod: Pod, folder: Path, shown: Issued | None) -> bool:
         context.load_cert_chain(file)
     try:
         with (
-            socket.create_connection((pod.host, ELECTION_PORT), SILENT_SECONDS) as raw,
+            socket.create_connection((pod.host, ELECTION_PORT), ASK_SECONDS_MAX) as raw,
             context.wrap_socket(raw, server_hostname=pod.host) as connection,
         ):
+            connection.settimeout(SILENT_SECONDS)
             return bool(connection.recv(1))
     except TimeoutError:
         return True

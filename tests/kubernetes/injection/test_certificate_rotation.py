@@ -27,7 +27,7 @@ from rekindle_operator.webhook.certificate_store import CertificateStore
 from testbed.control_plane import ControlPlane
 
 # Certificates that are due for renewal as soon as they are made, and end within the test.
-LIFE = certificate_rotation.BACKDATED + timedelta(seconds=10)
+LIFE = certificate_rotation.BACKDATED + timedelta(seconds=20)
 SETTLE_SECONDS = 2.0
 PROMOTED = 4
 # So long the API server goes on asking after the first certificate has ended.
@@ -169,4 +169,6 @@ def test_of_two_writers_the_one_that_has_not_seen_the_others_write_is_refused(
         which.follow()
     assert first.pair is not None
     assert first.pair == second.pair
-    assert process_sets.await_condition(lambda: first.tend(now) == (), limit_seconds=5)
+    assert process_sets.await_condition(
+        lambda: first.tend(now) == (), limit_seconds=WAIT_SECONDS_MAX
+    )

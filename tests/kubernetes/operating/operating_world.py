@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from acting_driver import ActingDriver
+from acting_driver import ActingDriver, pod_body
 from grounds import Grounds
 from kubernetes import client
 from operator_process import OperatorProcess
@@ -85,9 +85,17 @@ class World:
             self.make_class(**(class_ or {}))
         self.make_policy(**policy)
         await_that(lambda: self.condition("Accepted").get("reason") not in (None, "ClassMissing"))
+        if (driver or {}).get("inject"):  # the webhook learns of the policy by itself
+            await_that(lambda: self.has_sidecar("others"), "the webhook does not know the policy")
         self.driver = self.make_driver(**(driver or {}))
         await_that(self.is_calm, "it does not come to rest")
         self.operator.mark()
+
+    def has_sidecar(self, name: str) -> bool:
+        """Whether a driver that is made now would get its sidecar."""
+        body = pod_body(f"{name}-driver", "driver", name, **{"rekindle.dev/inject": "true"})
+        made = self.core.create_namespaced_pod(self.namespace, body, dry_run="All")
+        return [item.name for item in made.spec.init_containers or ()] == ["rekindle-sidecar"]
 
     def is_calm(self) -> bool:
         """Whether the operator misses no node, nor thinks that it sees none."""

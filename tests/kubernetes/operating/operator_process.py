@@ -15,7 +15,8 @@ from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.process_reaper import ProcessReaper
 
 START_SECONDS_MAX = 120.0
-STOP_SECONDS_MAX = 20.0
+STOP_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX = 60.0
 LEAD_SECONDS_MAX = 180.0
 
 
@@ -97,7 +98,8 @@ class LoggedProcess:
 
     def page(self, path: str) -> str:
         port = self._all(self.started)[-1]["port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        url = f"http://127.0.0.1:{port}{path}"
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:
             text: str = answer.read().decode()
             return text
 

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acting_driver import pod_body
 from operating_world import World, await_that
 from operator_process import WebhookProcess
 
 # The limit of the webhook's container in the chart.
 MEMORY_BYTES_MAX = 128 << 20
-ASKS = {"rekindle.dev/inject": "true"}
 
 
 @pytest.fixture
@@ -22,22 +20,15 @@ def killed(webhook: WebhookProcess) -> Iterator[WebhookProcess]:
         webhook.start()
 
 
-def has_sidecar(world: World, name: str) -> bool:
-    """Whether a driver that is made now would get its sidecar."""
-    body = pod_body(f"{name}-driver", "driver", name, **ASKS)
-    made = world.core.create_namespaced_pod(world.namespace, body, dry_run="All")
-    return [item.name for item in made.spec.init_containers or ()] == ["rekindle-sidecar"]
-
-
 @pytest.mark.usefixtures("asking")
 def test_the_webhook_is_killed_and_the_operator_leads_on(
     world: World, killed: WebhookProcess
 ) -> None:
     """Pods are made all the same, without a sidecar, and a loss is planned for."""
     world.start(zones=("a", "b"), driver={"inject": True})
-    assert has_sidecar(world, "others")
+    assert world.has_sidecar("others")
     killed.kill()
-    assert not has_sidecar(world, "others")
+    assert not world.has_sidecar("others")
     world.lose(*world.executors_nodes()[:2])
     await_that(lambda: world.driver.plans(), "no plan was made")
     assert world.operator.acts
@@ -51,8 +42,8 @@ def test_the_operator_is_killed_and_pods_are_injected_still(
     """Also by a webhook that begins while no operator runs, and in its limit of memory."""
     world.start(zones=("a", "b"), driver={"inject": True})
     world.operator.kill()
-    assert has_sidecar(world, "others")
-    assert has_sidecar(world, "others")
+    assert world.has_sidecar("others")
+    assert world.has_sidecar("others")
     memory = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{webhook.process_id}/status").read_text())
     assert memory is not None
     assert int(memory[1]) << 10 <= MEMORY_BYTES_MAX

@@ -19,6 +19,8 @@ from testbed.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS_MAX = 180.0
+# More than a command gives an API server to answer, on a machine with much else to do.
+SECONDS_MAX = 60.0
 EVERY = [
     ("status",),
     ("explain", "departures"),
@@ -144,7 +146,7 @@ def test_an_api_server_that_says_nothing_is_given_up_after_seconds(
     try:
         began = time.monotonic()
         plugin("status").refused("does not answer", "timed out")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < SECONDS_MAX
     finally:
         control_plane.restore()
 
@@ -165,7 +167,7 @@ def test_an_interrupted_command_is_quiet(control_plane: ControlPlane, plugin: Pl
         )
         assert running.poll() is None, running.communicate()
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=20)
+        out, err = running.communicate(timeout=SECONDS_MAX)
     finally:
         control_plane.restore()
     assert (running.returncode, out, err) == (130, b"", b"")

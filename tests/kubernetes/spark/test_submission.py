@@ -189,10 +189,9 @@ def test_apaches_driver_has_the_number_of_its_attempt_in_its_name(place: Namespa
     assert (owner["kind"], owner.get("controller")) == ("SparkApplication", None)
     place.await_state(*kind, "DriverReady", "DriverStarted")
 
-    failed = {"status": {"phase": "Failed"}}
+    began, failed = time.monotonic(), {"status": {"phase": "Failed"}}
     place.core.patch_namespaced_pod_status("machines-0-driver", place.name, failed)
-    place.await_state(*kind, "ScheduledToRestart")
-    began = time.monotonic()
+    place.await_state(*kind, "ScheduledToRestart", "DriverRequested")
     again = place.await_driver("Running", other_than=metadata["uid"])
     assert again["metadata"]["name"] == "machines-1-driver"
     assert time.monotonic() - began > 4, "it waits before it tries again"

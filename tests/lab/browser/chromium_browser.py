@@ -18,6 +18,8 @@ from typing import Any, Self
 
 import websocket
 
+from rekindle_local import process_sets
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LOUD = "TESTS OF THE CONSOLE IN A BROWSER WERE LEFT OUT"
 START_SECONDS_MAX = 60.0
@@ -64,6 +66,7 @@ class Browser:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self._numbers = itertools.count(1)
         self.said: list[dict[str, Any]] = []
@@ -94,7 +97,11 @@ class Browser:
 
     def close(self) -> None:
         """End the browser, and remove what it has written."""
-        self._process.kill()
+        # its other processes would write into the folder while that is removed
+        process_sets.kill_all(
+            lambda: process_sets.session_processes(self._process.pid),
+            limit_seconds=START_SECONDS_MAX,
+        )
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 

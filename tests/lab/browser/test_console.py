@@ -1,6 +1,5 @@
 """The console in a real browser, served by a real coordinator from records of a real ZooKeeper."""
 
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from waiting import wait_until
 from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol.store_paths import Place
 from rekindle_bench.application_fleet import Fleet, Member, shape
+from rekindle_local.port_reservation import hold_port
 from rekindle_testing.coordinator_process import CoordinatorProcess
 from rekindle_zookeeper import Connection
 
@@ -41,10 +41,11 @@ def browser(program: str) -> Iterator[Browser]:
         yield started
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    """One on which a coordinator listens that is started again."""
+    with hold_port("127.0.0.1") as held:
+        yield int(held.getsockname()[1])
 
 
 def served(coordinator: CoordinatorProcess, path: str = "") -> str:
@@ -76,9 +77,9 @@ def asked(browser: Browser) -> set[str]:
 
 
 def test_an_incident_is_seen_as_it_happens_and_a_browser_that_reconnects_goes_on(
-    coordinate: Coordinate, drive: Drive, browser: Browser
+    coordinate: Coordinate, drive: Drive, browser: Browser, port: int
 ) -> None:
-    driver, coordinator = drive(), coordinate(console_port=free_port())
+    driver, coordinator = drive(), coordinate(console_port=port)
     whole(driver, coordinator, browser)
     browser.evaluate("window.same = 1")
     lose_three(driver)

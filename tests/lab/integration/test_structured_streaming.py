@@ -1,7 +1,5 @@
 """The flights as ordinary Structured Streaming: rows and figures that `rekindle verify` holds."""
 
-import os
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,6 +15,7 @@ from source_roots import SOURCES
 from rekindle import report, verification
 from rekindle_cli.jsonl_tail import EventFile
 from rekindle_local import spark_distribution
+from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.flights import flight_data, flight_pipeline
 from rekindle_peers import peer_evidence
 from rekindle_peers.structured_streaming import replay_jar, streaming_queries
@@ -57,16 +56,17 @@ class Run:
     names: Sequence[str]
     arguments: Sequence[str] = ()
     files: dict[str, Any] = field(init=False)
-    process: subprocess.Popen[bytes] | None = None
+    driver: DriverProcess = field(init=False)
 
     def __post_init__(self) -> None:
+        self.driver = DriverProcess(self.directory)
         self.files = flight_data.prepare(
             self.directory / "input", FILE_DAYS / flight_data.DAYS_OF_YEAR
         )
 
     @property
     def store(self) -> Path:
-        return self.directory / "store"
+        return self.driver.store
 
     def start(self) -> None:
         found = spark_distribution.find_distribution()
@@ -81,21 +81,14 @@ class Run:
         line = [str(found.spark_home / "bin" / "spark-submit"), "--master", "local[2]"]
         line += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         line += [str(PROGRAM), str(self.directory / "input"), "--store", str(self.store)]
-        line += ["--events", str(self.directory / "driver-events.jsonl")]
+        line += ["--events", str(self.driver.events)]
         line += ["--rows-per-second", str(ROWS_PER_SECOND), "--queries", ",".join(self.names)]
         line += self.arguments
         additions = {"PYTHONPATH": SOURCES, "PYSPARK_DRIVER_PYTHON": sys.executable}
-        self.process = subprocess.Popen(
-            line,
-            env={**os.environ, **found.environment(self.directory, additions)},
-            stdin=subprocess.DEVNULL,
-            stdout=(self.directory / "driver.log").open("ab"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self.driver.launch(line, found.environment(self.directory, additions))
 
     def records(self) -> list[dict[str, Any]]:
-        return EventFile(self.directory / "driver-events.jsonl").fresh()
+        return EventFile(self.driver.events).fresh()
 
     def told(self, kind: str) -> Counter[str]:
         """How many batches of each query were told of with a `cut` or a `commit`."""
@@ -104,19 +97,15 @@ class Run:
     def await_that(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + LIMIT_SECONDS
         while not condition():
-            assert time.monotonic() < end, (self.directory / "driver.log").read_text()[-2000:]
+            self.driver.check()
+            assert time.monotonic() < end, self.driver.log.read_text()[-2000:]
             time.sleep(0.2)
 
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, 9)
-            self.process.wait()
-
     def finish(self) -> None:
-        assert self.process is not None
         self.store.mkdir(exist_ok=True)
         (self.store / "finish").touch()
-        assert self.process.wait(LIMIT_SECONDS) == 0
+        self.await_that(lambda: self.driver.ended)
+        self.driver.check()
 
     def evidence(
         self, records: Sequence[dict[str, Any]], failure_at: float
@@ -149,7 +138,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
     yield start
     for run in runs:
-        run.kill()
+        run.driver.end()
 
 
 @pytest.mark.parametrize("sharing", [(), ("--shared",)], ids=["alone", "shared"])
@@ -178,7 +167,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_that_goes_on_from_the_check
     run = begin(names, *sharing)
     run.await_that(lambda: all(run.told("cut")[name] >= 2 for name in names))
     killed_at = time.time()
-    run.kill()
+    run.driver.kill()
     run.start()
     run.finish()
     told = run.records()

@@ -11,6 +11,7 @@ import pytest
 
 from rekindle_local import cgroups, process_sets
 
+LIMIT_SECONDS = 30.0
 # As on Debian with the hybrid layout, on systemd with v1 joined controllers, and on v2 alone.
 SEPARATE = """\
 tmpfs /sys/fs/cgroup tmpfs rw,relatime,mode=755 0 0
@@ -58,7 +59,7 @@ def group() -> Iterator[cgroups.Group]:
     group.create()
     yield group
     tops = cgroups.Group(hierarchy, top).directories
-    process_sets.kill_all(lambda: cgroups.tree_processes(tops), limit_seconds=1.0)
+    process_sets.kill_all(lambda: cgroups.tree_processes(tops), limit_seconds=LIMIT_SECONDS)
     for directory in tops:
         cgroups.remove_tree(directory)
 
@@ -111,8 +112,10 @@ def test_whatever_a_process_in_a_group_forks_is_found_and_killed_there(
     )
     assert group.processes() == ()
     process_sets.open_gate(leader)
-    assert process_sets.await_condition(lambda: len(group.processes()) > 2, limit_seconds=1.5)
-    assert process_sets.kill_all(group.processes, limit_seconds=1.5) == ()
+    assert process_sets.await_condition(
+        lambda: len(group.processes()) > 2, limit_seconds=LIMIT_SECONDS
+    )
+    assert process_sets.kill_all(group.processes, limit_seconds=LIMIT_SECONDS) == ()
     leader.wait()
     assert group.processes() == ()
     assert group.cpu_seconds() > 0
@@ -136,7 +139,7 @@ def test_a_process_held_at_the_gate_ends_with_its_parent(tmp_path: Path) -> None
     )
     session = int(done.stdout)
     assert process_sets.await_condition(
-        lambda: process_sets.session_processes(session) == (), limit_seconds=1.0
+        lambda: process_sets.session_processes(session) == (), limit_seconds=LIMIT_SECONDS
     )
     assert not started.exists()
 
@@ -158,10 +161,12 @@ def test_stopped_processes_stand_still_until_they_are_continued(tmp_path: Path) 
         return {stat.rpartition(")")[2].split()[0] for stat in stats}
 
     try:
-        assert process_sets.stop_all(list_processes, limit_seconds=1.0) == ()
+        assert process_sets.stop_all(list_processes, limit_seconds=LIMIT_SECONDS) == ()
         assert list_states() <= {"T", "D"}
         process_sets.continue_all(list_processes)
-        assert process_sets.await_condition(lambda: "T" not in list_states(), limit_seconds=1.0)
+        assert process_sets.await_condition(
+            lambda: "T" not in list_states(), limit_seconds=LIMIT_SECONDS
+        )
     finally:
-        process_sets.kill_all(list_processes, limit_seconds=1.0)
+        process_sets.kill_all(list_processes, limit_seconds=LIMIT_SECONDS)
         leader.wait()

@@ -176,7 +176,7 @@ def test_requests_are_seen_by_the_thread_of_the_cluster(tmp_path: Path) -> None:
     cluster.provisioning.first_seconds = cluster.provisioning.every_seconds = 0.0
     cluster.provisioning.start()
     cluster.provider.request(PLACE, "1-nodes-2", NODES)
-    assert process_sets.await_condition(lambda: cluster.started == ["n1", "n2"], limit_seconds=10)
+    assert process_sets.await_condition(lambda: cluster.started == ["n1", "n2"], limit_seconds=60)
     cluster.provisioning.close()
 
 

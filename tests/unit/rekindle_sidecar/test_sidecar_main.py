@@ -22,7 +22,7 @@ TOLD = {
     "REKINDLE_SIDECAR_SOCKET": "/run/rekindle/sidecar.sock",
 }
 COMMAND = [sys.executable, "-c", "from rekindle_sidecar.sidecar_main import main; main()"]
-START_SECONDS_MAX = 15.0
+START_SECONDS_MAX = 60.0
 
 Ended = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,6 +13,7 @@ from rekindle_zookeeper import Encryption
 from rekindle_zookeeper.sessions import PollingHandler
 
 Pair = tuple[socket.socket, socket.socket]
+WAIT_SECONDS_MAX = 30.0
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_socket_is_ready_once_there_is_something_to_read(pair: Pair) -> None:
 def test_waiting_ends_in_time(pair: Pair) -> None:
     began = time.monotonic()
     assert PollingHandler().select(list(pair), [], [], 0.05) == ([], [], [])
-    assert 0.04 <= time.monotonic() - began < 1.0
+    assert 0.04 <= time.monotonic() - began < WAIT_SECONDS_MAX
 
 
 def test_a_socket_whose_other_side_has_gone_is_ready_so_that_reading_it_tells(pair: Pair) -> None:
@@ -50,12 +51,14 @@ def test_what_tls_has_read_already_is_ready_though_nothing_comes(tmp_path: Path)
 
     def say_two_in_one(client: socket.socket) -> None:
         client.sendall(b"onetwo")
-        over.wait(2)
+        over.wait(WAIT_SECONDS_MAX)
 
     with tls_server(files, say_two_in_one) as address:
         encryption = Encryption.of(files.authority)
         handler = PollingHandler(encryption)
-        with handler.create_connection(address=address, hostname=address[0], timeout=1) as ours:
+        with handler.create_connection(
+            address=address, hostname=address[0], timeout=WAIT_SECONDS_MAX
+        ) as ours:
             assert ours.recv(3) == b"one"
             assert handler.select([ours], [], [], 1.0) == ([ours], [], [])
             assert ours.recv(3) == b"two"

@@ -9,6 +9,7 @@ import pytest
 from rekindle.model.errors import RunError
 from scenarios import incident_checks, loss_scenarios
 from scenarios.deployment import OPERATOR, REPLICAS, STORE
+from scenarios.scenario_run import ScenarioRun
 
 
 def ack(number: int) -> dict[str, Any]:
@@ -96,6 +97,30 @@ def checked(check: Callable[[Any], None], *records: dict[str, Any]) -> str:
     except RunError as found:
         return str(found)
     return ""
+
+
+def test_a_recovery_is_over_when_its_object_says_so_which_is_later_than_the_log() -> None:
+    found: list[list[Any]] = [
+        [],
+        [{"status": {"phase": "CatchingUp"}}],
+        [{"status": {"endedAt": 1}}],
+    ]
+    run: Any = SimpleNamespace(
+        site=SimpleNamespace(is_protected=True),
+        replace_pods=lambda: None,
+        since_failure=lambda kind: [kind],
+        recoveries=lambda: found.pop(0),
+        are_over=lambda: ScenarioRun.are_over(run),
+        _is_recovered=lambda: True,
+    )
+
+    def await_that(_: str, condition: Callable[[], Any]) -> None:
+        while not condition():
+            pass
+
+    run.await_that = await_that
+    ScenarioRun.recover(run)
+    assert found == []
 
 
 def test_an_application_is_untouched_while_its_epochs_go_on_and_nothing_is_planned() -> None:

@@ -6,6 +6,8 @@ from rekindle.model.errors import RunError
 from rekindle_operator.cluster.api_client import ObjectConflict
 from rekindle_operator.cluster.work_queue import UpkeepThread
 
+WAIT_SECONDS_MAX = 30.0
+
 
 class Work:
     """Turns that raise what they are given, one after the other, then nothing."""
@@ -49,7 +51,7 @@ def test_a_conflict_is_no_trouble() -> None:
 def test_it_goes_on_after_a_trouble_until_it_is_closed() -> None:
     work = Work(away())
     work.upkeep.start()
-    assert work.done.wait(2.0)
+    assert work.done.wait(WAIT_SECONDS_MAX)
     work.upkeep.close()
     assert len(work.told) == 1
 
@@ -61,7 +63,7 @@ class Panic(BaseException):
 def test_it_goes_on_after_a_panic_of_a_library() -> None:
     work = Work(Panic("a certificate that nobody has thought of"))
     work.upkeep.start()
-    assert work.done.wait(2.0)
+    assert work.done.wait(WAIT_SECONDS_MAX)
     work.upkeep.close()
     assert work.told == ["Panic: a certificate that nobody has thought of"]
 
@@ -70,6 +72,6 @@ def test_it_goes_on_after_a_bug_as_well() -> None:
     """A certificate that nobody looks after ends weeks later."""
     work = Work(KeyError("metadata"), KeyError("metadata"))
     work.upkeep.start()
-    assert work.done.wait(2.0)
+    assert work.done.wait(WAIT_SECONDS_MAX)
     work.upkeep.close()
     assert work.told == ["KeyError: 'metadata'"]

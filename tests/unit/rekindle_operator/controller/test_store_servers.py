@@ -20,6 +20,7 @@ from rekindle_operator.controller.coordination_risks import (
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
 from rekindle_zookeeper import Encryption
 
+WAIT_SECONDS_MAX = 30.0
 ANSWERS = [
     (b"Zookeeper version: 3.9\nMode: follower\n", True),
     (b"srvr is not executed because it is not in the whitelist.\n", True),
@@ -111,7 +112,7 @@ def test_it_goes_on_to_ask_after_a_round_that_has_failed() -> None:
         report=told.append,
     )
     probe.start()
-    assert gone_on.wait(2.0)
+    assert gone_on.wait(WAIT_SECONDS_MAX)
     probe.stop()
     assert told == ["ValueError: a figure that nobody has thought of"]
 

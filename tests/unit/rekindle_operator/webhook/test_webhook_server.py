@@ -63,7 +63,7 @@ class Webhook:
     def connect(self, authority: bytes | None = None) -> http.client.HTTPSConnection:
         trusted = (authority or self.issued.authority).decode()
         context = ssl.create_default_context(cadata=trusted)
-        return http.client.HTTPSConnection(HOST, self.server.port, timeout=5, context=context)
+        return http.client.HTTPSConnection(HOST, self.server.port, timeout=30, context=context)
 
     def ask(self, body: bytes, path: str = "/inject", method: str = "POST") -> tuple[int, bytes]:
         connection = self.connect()
@@ -86,7 +86,7 @@ def webhook() -> Iterator[Webhook]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < limit
         time.sleep(POLL_SECONDS)
@@ -217,7 +217,7 @@ def test_one_port_that_is_free_is_taken_for_both_families() -> None:
     server.start()
     try:
         for host in (HOST, "::1") if socket.has_dualstack_ipv6() else (HOST,):
-            socket.create_connection((host, server.port), timeout=5).close()
+            socket.create_connection((host, server.port), timeout=30).close()
     finally:
         server.close()
 

@@ -11,6 +11,7 @@ from rekindle_spark.executor.partition import PartitionState
 from rekindle_store.transfers import Moved, unwatched
 
 STATE = PartitionState(5, None)
+WAIT_SECONDS_MAX = 30.0
 
 
 class Store:
@@ -22,6 +23,13 @@ class Store:
         self.begun = threading.Event()
         self.all_come = False
         self.error: Exception | None = None
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever happens, nobody waits: a pool would wait for them."""
+        self.finish()
 
     def finish(self) -> None:
         self.all_come = True
@@ -43,9 +51,9 @@ def test_a_state_is_loaded_once_for_a_job_and_for_the_one_that_is_issued_again(
 ) -> None:
     monkeypatch.setattr(state_files, "JOINED_SECONDS", 0.01)
     versions, store, again = Versions(), Store(), threading.Event()
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, store:
         first = pool.submit(versions.loaded, 4, store.load, unwatched)
-        assert store.begun.wait(1.0)
+        assert store.begun.wait(WAIT_SECONDS_MAX)
         second = pool.submit(versions.loaded, 4, store.load, lambda _: again.set())
         while not again.wait(0.02):  # a piece is a sign for who has joined as well
             store.pieces.release()
@@ -60,9 +68,9 @@ def test_a_state_is_loaded_once_for_a_job_and_for_the_one_that_is_issued_again(
 def test_a_load_that_fails_fails_for_all_who_wait_and_is_tried_anew() -> None:
     versions, store = Versions(), Store()
     store.error = OSError("away")
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, store:
         first = pool.submit(versions.loaded, 4, store.load, unwatched)
-        assert store.begun.wait(1.0)
+        assert store.begun.wait(WAIT_SECONDS_MAX)
         second = pool.submit(versions.loaded, 4, store.load, unwatched)
         store.finish()
         for one in (first, second):

@@ -28,7 +28,7 @@ from rekindle_store.committed_files import NamedFile, OutputLog
 
 AWAY = SinkAwayError(where="topic", what="Kafka cannot be reached", remedy="wait")
 FENCED = FencedError(where="topic", what="is written by a newer writer", remedy="none")
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 60.0
 
 
 @dataclass

@@ -17,7 +17,7 @@ from rekindle_spark.protection.spark_view import RunTimes
 
 NAMES = ("orders", "stock", "clicks")
 NODES = [(str(number), f"n{number}", 1) for number in range(1, 5)]
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

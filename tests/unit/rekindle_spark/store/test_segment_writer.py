@@ -24,6 +24,7 @@ from rekindle_store.store_files import at as files_of
 from rekindle_store.transfers import Moved, unwatched
 
 LENGTH = 4
+WAIT_SECONDS_MAX = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -313,10 +314,10 @@ def test_leftovers_are_looked_for_again_after_a_day_of_a_driver_that_lives_for_m
     files = Littered()
     writer = SegmentWriter(files, lambda: 0)
     thread = writer.start()
-    assert files.once.wait(2.0)
+    assert files.once.wait(WAIT_SECONDS_MAX)
     assert not files.twice.wait(0.1), "a day has not gone by"
     writer.leftovers_at -= LEFTOVER_SECONDS
-    assert files.twice.wait(2.0)
+    assert files.twice.wait(WAIT_SECONDS_MAX)
     writer.stop()
-    thread.join(2.0)
+    thread.join(WAIT_SECONDS_MAX)
     assert files.looked_through == [LEFTOVER_SECONDS] * 2
