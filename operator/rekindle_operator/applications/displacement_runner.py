@@ -21,13 +21,8 @@ import msgspec
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.recovery_resource import DISPLACED_MAX, Displaced, recovery_name
-from rekindle_operator.applications import application_incident, displacement
+from rekindle_operator.applications import application_incident, application_plan, displacement
 from rekindle_operator.applications.application_incident import ApplicationLook, OpenStory
-from rekindle_operator.applications.application_plan import (
-    ApplicationDemand,
-    ApplicationPlan,
-    PlanSolver,
-)
 from rekindle_operator.applications.displacement import Displacement, NotInTime, RoomMade
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
@@ -76,11 +71,11 @@ class DisplacementRunner:
     def choose(
         self,
         policy: str,
-        applications: Mapping[str, ApplicationDemand],
-        made: ApplicationPlan,
+        applications: Mapping[str, application_plan.ApplicationDemand],
+        made: application_plan.ApplicationPlan,
         before: RoomMade,
         may_run: Callable[[str], Collection[str]],
-        solver: PlanSolver,
+        solver: application_plan.PlanSolver,
     ) -> Displacement | NotInTime | None:
         """As `displacement.choose`; in a pause after one that was not made in time nothing is
         chosen."""

@@ -17,20 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from rekindle.coordination import (
-    CheckpointCompleted,
-    CoordinationState,
-    NodeBack,
-    NodesLost,
-    Plan,
-    PlanAcknowledged,
-    PublishPlan,
-    QueryCaughtUp,
-    Tick,
-    advance,
-    node_load,
-)
+from rekindle import coordination
 from rekindle.coordination import coordination_events as happened
+from rekindle.coordination import node_load
 from rekindle.coordination.coordination_state import NodeStatus, active, with_status
 from rekindle.model.errors import InputError
 
@@ -244,7 +233,7 @@ class SimulatedFailure:
 
     ran: frozenset[str]
     back_at: Mapping[str, float]
-    plans: tuple[Plan, ...]
+    plans: tuple[coordination.Plan, ...]
 
     def outage_seconds(self, query_partition: str, until: float = math.inf) -> float:
         """For how long it gave nothing, up to `until`; 0 for what survived."""
@@ -252,7 +241,7 @@ class SimulatedFailure:
 
 
 def rehearse(
-    state: CoordinationState,
+    state: coordination.CoordinationState,
     victims: Sequence[str],
     arrivals: Sequence[Arrival],
     model: Model,
@@ -270,7 +259,7 @@ def rehearse(
     return rehearsal.run(tuple(victims))
 
 
-def _rebased(state: CoordinationState, model: Model) -> CoordinationState:
+def _rebased(state: coordination.CoordinationState, model: Model) -> coordination.CoordinationState:
     """The same with 0 for now, and nothing on its way."""
     return replace(
         state,
@@ -288,18 +277,18 @@ def _rebased(state: CoordinationState, model: Model) -> CoordinationState:
 class _Rehearsal:
     """Where it is: what the core knows, what is still to come, what is worked off."""
 
-    state: CoordinationState
+    state: coordination.CoordinationState
     model: Model
     clock: Callable[[], float]
     arrivals: list[Arrival]
     backlogs: Backlogs
     back_at: dict[str, float] = field(default_factory=dict)
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[coordination.Plan] = field(default_factory=list)
 
     def run(self, victims: tuple[str, ...]) -> SimulatedFailure:
         before = active(self.state)
         self._pass(self.model.detect_seconds)
-        self._tell(NodesLost(victims))
+        self._tell(coordination.NodesLost(victims))
         self.back_at = dict.fromkeys(before - active(self.state), math.inf)
         self._plan()
         while math.inf in self.back_at.values() or self.state.catching_up:
@@ -331,33 +320,35 @@ class _Rehearsal:
         behind = self.backlogs.owed.keys()
         for query in sorted(self.state.catching_up):
             if self.state.closures[query].isdisjoint(behind):
-                self._tell(QueryCaughtUp(query))
+                self._tell(coordination.QueryCaughtUp(query))
                 if query in self.back_at:
                     self.back_at[query] = until
         if not self.state.catching_up:
-            self._tell(CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
+            self._tell(coordination.CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
 
     def _arrive(self) -> None:
         while self.arrivals and self.arrivals[0].at <= self.now:
             one = self.arrivals.pop(0)
             incarnation = f"{one.node}@{one.at:g}"
-            self._tell(NodeBack(one.node, one.capacity_percent, one.domain, incarnation))
+            self._tell(
+                coordination.NodeBack(one.node, one.capacity_percent, one.domain, incarnation)
+            )
 
     def _plan(self) -> None:
         if self.state.due is not None and self.state.due.at <= self.now:
-            self._tell(Tick(may_move=False))
+            self._tell(coordination.Tick(may_move=False))
 
     def _tell(self, event: happened.Event) -> None:
         """One event to the core, and what it publishes to the model."""
         resident = self.state.resident
-        self.state, told = advance(self.state, event, self.now, clock=self.clock)
+        self.state, told = coordination.advance(self.state, event, self.now, clock=self.clock)
         self.backlogs.keep(self.state.placement)
         for instruction in told:
-            if isinstance(instruction, PublishPlan):
+            if isinstance(instruction, coordination.PublishPlan):
                 self._carry_out(instruction.plan, resident)
-                self._tell(PlanAcknowledged(instruction.plan.plan_epoch))
+                self._tell(coordination.PlanAcknowledged(instruction.plan.plan_epoch))
 
-    def _carry_out(self, plan: Plan, resident: Mapping[str, str]) -> None:
+    def _carry_out(self, plan: coordination.Plan, resident: Mapping[str, str]) -> None:
         """What stays where its state is goes on from there; the rest is read from the store."""
         self.plans.append(plan)
         for partition, node in plan.placement.items():

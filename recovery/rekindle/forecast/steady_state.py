@@ -10,19 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rekindle.coordination import (
-    CheckpointCompleted,
-    CoordinationState,
-    NodeBack,
-    PlacementReported,
-    PlanAcknowledged,
-    PublishPlan,
-    QueryCaughtUp,
-    StatisticsReported,
-    Tick,
-    advance,
-    initial,
-)
+from rekindle import coordination
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import inactive
 from rekindle.model import settings
@@ -57,7 +45,9 @@ class _Situation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: dict[str, Any] = {}
 
 
-def parse(content: bytes, where: str, *, clock: Callable[[], float]) -> CoordinationState:
+def parse(
+    content: bytes, where: str, *, clock: Callable[[], float]
+) -> coordination.CoordinationState:
     """The steady state that a file describes; raises InputError with file, field and remedy."""
     remedy = "write a situation as in docs/simulation.md"
     try:
@@ -81,30 +71,32 @@ def parse(content: bytes, where: str, *, clock: Callable[[], float]) -> Coordina
     used = () if found.placement is None else found.placement.values()
     _check_known(f"{where}: placement", used, tuple(found.nodes), "node")
     at_once = replace(policy, stabilisation_seconds=0.0)
-    state = initial(topology, at_once, len(found.nodes), hints=found.cpu_percent)
+    state = coordination.initial(topology, at_once, len(found.nodes), hints=found.cpu_percent)
     events: list[happened.Event] = [
-        NodeBack(name, node.cpu_percent, node.domain, name)
+        coordination.NodeBack(name, node.cpu_percent, node.domain, name)
         for name, node in sorted(found.nodes.items())
     ]
-    measured = StatisticsReported(
+    measured = coordination.StatisticsReported(
         found.cpu_percent, found.state_bytes, overhead_percent=found.overhead_percent
     )
     events.append(measured)
     if found.placement is not None:
         live = frozenset(found.placement)
-        events.append(PlacementReported(found.placement, live, {}, plan_epoch=1))
+        events.append(coordination.PlacementReported(found.placement, live, {}, plan_epoch=1))
     return replace(_steady(_told(state, events, clock), clock), policy=policy)
 
 
-def _steady(state: CoordinationState, clock: Callable[[], float]) -> CoordinationState:
+def _steady(
+    state: coordination.CoordinationState, clock: Callable[[], float]
+) -> coordination.CoordinationState:
     """The state at 0 seconds, once everything has been placed and has caught up. The core places
     what runs without a failure even where it does not fit under the cap."""
     before = len(state.placement) - 1
     while inactive(state) and len(state.placement) > before:
         before = len(state.placement)
-        state = _told(state, [Tick(may_move=False)], clock)
+        state = _told(state, [coordination.Tick(may_move=False)], clock)
     assert not inactive(state), "a fresh start places everything"
-    return _told(state, [CheckpointCompleted(1)], clock)
+    return _told(state, [coordination.CheckpointCompleted(1)], clock)
 
 
 def to_record(
@@ -138,16 +130,20 @@ def to_record(
 
 
 def _told(
-    state: CoordinationState, events: Collection[happened.Event], clock: Callable[[], float]
-) -> CoordinationState:
+    state: coordination.CoordinationState,
+    events: Collection[happened.Event],
+    clock: Callable[[], float],
+) -> coordination.CoordinationState:
     """The state after events at 0 seconds; plans are carried out at once."""
     for event in events:
-        state, told = advance(state, event, 0.0, clock=clock)
+        state, told = coordination.advance(state, event, 0.0, clock=clock)
         for instruction in told:
-            if isinstance(instruction, PublishPlan):
+            if isinstance(instruction, coordination.PublishPlan):
                 plan = instruction.plan
-                caught_up = [QueryCaughtUp(query) for query in plan.query_partitions]
-                state = _told(state, [PlanAcknowledged(plan.plan_epoch), *caught_up], clock)
+                caught_up = [coordination.QueryCaughtUp(query) for query in plan.query_partitions]
+                state = _told(
+                    state, [coordination.PlanAcknowledged(plan.plan_epoch), *caught_up], clock
+                )
     return state
 
 

@@ -23,13 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle.model.errors import (
-    DataLossError,
-    InputError,
-    RunError,
-    SourceAwayError,
-    first_line,
-)
+from rekindle.model import errors
 from rekindle.model.topology import PARALLELISM_MAX
 from rekindle_spark.connectors import file_folders, file_listing, file_rows
 from rekindle_spark.connectors.file_folders import FileFolder, Found, LocalFolder
@@ -224,9 +218,9 @@ class FileSource:
         try:
             first = min(self._matching(), key=self._key, default=None)
             found = None if first is None else self._columns_of(first)
-        except RunError as error:
+        except errors.RunError as error:
             remedy = f"{error.remedy}; or give the source a schema, which needs no file"
-            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
+            raise errors.InputError(where=error.where, what=error.what, remedy=remedy) from error
         if found is None:
             what = "have none that says which columns there are"
             argument_checks.refuse(where, what, "give the source a schema, or add a file")
@@ -236,7 +230,7 @@ class FileSource:
         try:
             return file_rows.schema_of(self._folder, one.name, one.version)
         except (OSError, pa.ArrowException) as error:
-            what = f"cannot be read as Parquet ({first_line(error)})"
+            what = f"cannot be read as Parquet ({errors.first_line(error)})"
             argument_checks.refuse(f"file {self.path}/{one.name}", what, "mend or remove it")
 
     def _field(self, given: pa.Field) -> pa.Field:
@@ -273,7 +267,7 @@ class FileSource:
             with self._folder.open(one.name, one.marked) as file:
                 # a bucket compares versions when it is read; no file that is listed is empty
                 return bool(file.read(1))
-        except DataLossError:
+        except errors.DataLossError:
             return False
 
     def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
@@ -338,7 +332,7 @@ class _Asking:
                     continue
                 self._check_digests()
                 self.listed_at = now
-        except SourceAwayError:
+        except errors.SourceAwayError:
             self.missing.clear()  # who has it back may see some files late
             self.absences.interrupt()
             raise
@@ -377,7 +371,7 @@ class _Asking:
         elif self.empty_since is None:
             self.empty_since = now
         elif now - self.empty_since >= MISSING_SECONDS_MAX:
-            raise SourceAwayError(
+            raise errors.SourceAwayError(
                 where=f"files at {source.path}",
                 what="is empty, and listed files are still to be read",
                 remedy="see that what is mounted there is there, and bring the files back",
@@ -445,7 +439,7 @@ class _Asking:
         try:
             with self.source._folder.open(name, marked):
                 return True
-        except DataLossError:
+        except errors.DataLossError:
             return False
 
     def _has_settled(self, one: Found, now: float) -> bool:
@@ -478,7 +472,7 @@ class _Asking:
                 source._form,
                 lambda count: self._get_on(count, f"counts the rows of {one.name}"),
             )
-        except DataLossError:
+        except errors.DataLossError:
             return one, None
         return one, found
 
@@ -603,10 +597,10 @@ def _no_rejects() -> pa.Table:
     return pa.schema([*REJECTS, pa.field("error", pa.string())]).empty_table()
 
 
-def _store_away(error: OSError) -> SourceAwayError:
-    return SourceAwayError(
+def _store_away(error: OSError) -> errors.SourceAwayError:
+    return errors.SourceAwayError(
         where="list of files in the checkpoint store",
-        what=f"cannot be reached ({first_line(error)})",
+        what=f"cannot be reached ({errors.first_line(error)})",
         remedy="see that the store is there",
     )
 
