@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rekindle import protocol
-from rekindle.coordination import Instruction, LossNotice, MovePartitions, session
+from rekindle.coordination import session
+from rekindle.coordination.coordination_events import LossNotice
+from rekindle.coordination.instructions import Instruction, MovePartitions
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import DOMAINS

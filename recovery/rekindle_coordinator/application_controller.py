@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rekindle import protocol
-from rekindle.coordination import LossNotice, session
+from rekindle.coordination import session
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.incident_history import IncidentHistory
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.errors import RekindleError

@@ -25,7 +25,7 @@ from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
-from rekindle_operator.recovery import Fenced
+from rekindle_operator.recovery.recovery_inputs import Fenced
 from rekindle_operator.remediation import remediation_rules
 from rekindle_operator.remediation.remediation_rules import NodeEvidence, NodeToRemedy
 

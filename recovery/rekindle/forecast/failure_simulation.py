@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from rekindle import coordination
+from rekindle.coordination import CoordinationState, advance, node_load
 from rekindle.coordination import coordination_events as happened
-from rekindle.coordination import node_load
 from rekindle.coordination.coordination_state import NodeStatus, active, with_status
+from rekindle.coordination.instructions import Plan, PublishPlan
 from rekindle.model.errors import InputError
 
 # When nodes come after a failure, in seconds since it.
@@ -233,7 +233,7 @@ class SimulatedFailure:
 
     ran: frozenset[str]
     back_at: Mapping[str, float]
-    plans: tuple[coordination.Plan, ...]
+    plans: tuple[Plan, ...]
 
     def outage_seconds(self, query_partition: str, until: float = math.inf) -> float:
         """For how long it gave nothing, up to `until`; 0 for what survived."""
@@ -241,7 +241,7 @@ class SimulatedFailure:
 
 
 def rehearse(
-    state: coordination.CoordinationState,
+    state: CoordinationState,
     victims: Sequence[str],
     arrivals: Sequence[Arrival],
     model: Model,
@@ -259,7 +259,7 @@ def rehearse(
     return rehearsal.run(tuple(victims))
 
 
-def _rebased(state: coordination.CoordinationState, model: Model) -> coordination.CoordinationState:
+def _rebased(state: CoordinationState, model: Model) -> CoordinationState:
     """The same with 0 for now, and nothing on its way."""
     return replace(
         state,
@@ -277,18 +277,18 @@ def _rebased(state: coordination.CoordinationState, model: Model) -> coordinatio
 class _Rehearsal:
     """Where it is: what the core knows, what is still to come, what is worked off."""
 
-    state: coordination.CoordinationState
+    state: CoordinationState
     model: Model
     clock: Callable[[], float]
     arrivals: list[Arrival]
     backlogs: Backlogs
     back_at: dict[str, float] = field(default_factory=dict)
-    plans: list[coordination.Plan] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
 
     def run(self, victims: tuple[str, ...]) -> SimulatedFailure:
         before = active(self.state)
         self._pass(self.model.detect_seconds)
-        self._tell(coordination.NodesLost(victims))
+        self._tell(happened.NodesLost(victims))
         self.back_at = dict.fromkeys(before - active(self.state), math.inf)
         self._plan()
         while math.inf in self.back_at.values() or self.state.catching_up:
@@ -320,35 +320,33 @@ class _Rehearsal:
         behind = self.backlogs.owed.keys()
         for query in sorted(self.state.catching_up):
             if self.state.closures[query].isdisjoint(behind):
-                self._tell(coordination.QueryCaughtUp(query))
+                self._tell(happened.QueryCaughtUp(query))
                 if query in self.back_at:
                     self.back_at[query] = until
         if not self.state.catching_up:
-            self._tell(coordination.CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
+            self._tell(happened.CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
 
     def _arrive(self) -> None:
         while self.arrivals and self.arrivals[0].at <= self.now:
             one = self.arrivals.pop(0)
             incarnation = f"{one.node}@{one.at:g}"
-            self._tell(
-                coordination.NodeBack(one.node, one.capacity_percent, one.domain, incarnation)
-            )
+            self._tell(happened.NodeBack(one.node, one.capacity_percent, one.domain, incarnation))
 
     def _plan(self) -> None:
         if self.state.due is not None and self.state.due.at <= self.now:
-            self._tell(coordination.Tick(may_move=False))
+            self._tell(happened.Tick(may_move=False))
 
     def _tell(self, event: happened.Event) -> None:
         """One event to the core, and what it publishes to the model."""
         resident = self.state.resident
-        self.state, told = coordination.advance(self.state, event, self.now, clock=self.clock)
+        self.state, told = advance(self.state, event, self.now, clock=self.clock)
         self.backlogs.keep(self.state.placement)
         for instruction in told:
-            if isinstance(instruction, coordination.PublishPlan):
+            if isinstance(instruction, PublishPlan):
                 self._carry_out(instruction.plan, resident)
-                self._tell(coordination.PlanAcknowledged(instruction.plan.plan_epoch))
+                self._tell(happened.PlanAcknowledged(instruction.plan.plan_epoch))
 
-    def _carry_out(self, plan: coordination.Plan, resident: Mapping[str, str]) -> None:
+    def _carry_out(self, plan: Plan, resident: Mapping[str, str]) -> None:
         """What stays where its state is goes on from there; the rest is read from the store."""
         self.plans.append(plan)
         for partition, node in plan.placement.items():

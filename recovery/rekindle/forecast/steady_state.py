@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rekindle import coordination
+from rekindle.coordination import CoordinationState, advance, initial
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import inactive
+from rekindle.coordination.instructions import PublishPlan
 from rekindle.model import settings
 from rekindle.model import topology as graph
 from rekindle.model.errors import refuse
@@ -45,9 +46,7 @@ class _Situation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: dict[str, Any] = {}
 
 
-def parse(
-    content: bytes, where: str, *, clock: Callable[[], float]
-) -> coordination.CoordinationState:
+def parse(content: bytes, where: str, *, clock: Callable[[], float]) -> CoordinationState:
     """The steady state that a file describes; raises InputError with file, field and remedy."""
     remedy = "write a situation as in docs/simulation.md"
     try:
@@ -71,32 +70,30 @@ def parse(
     used = () if found.placement is None else found.placement.values()
     _check_known(f"{where}: placement", used, tuple(found.nodes), "node")
     at_once = replace(policy, stabilisation_seconds=0.0)
-    state = coordination.initial(topology, at_once, len(found.nodes), hints=found.cpu_percent)
+    state = initial(topology, at_once, len(found.nodes), hints=found.cpu_percent)
     events: list[happened.Event] = [
-        coordination.NodeBack(name, node.cpu_percent, node.domain, name)
+        happened.NodeBack(name, node.cpu_percent, node.domain, name)
         for name, node in sorted(found.nodes.items())
     ]
-    measured = coordination.StatisticsReported(
+    measured = happened.StatisticsReported(
         found.cpu_percent, found.state_bytes, overhead_percent=found.overhead_percent
     )
     events.append(measured)
     if found.placement is not None:
         live = frozenset(found.placement)
-        events.append(coordination.PlacementReported(found.placement, live, {}, plan_epoch=1))
+        events.append(happened.PlacementReported(found.placement, live, {}, plan_epoch=1))
     return replace(_steady(_told(state, events, clock), clock), policy=policy)
 
 
-def _steady(
-    state: coordination.CoordinationState, clock: Callable[[], float]
-) -> coordination.CoordinationState:
+def _steady(state: CoordinationState, clock: Callable[[], float]) -> CoordinationState:
     """The state at 0 seconds, once everything has been placed and has caught up. The core places
     what runs without a failure even where it does not fit under the cap."""
     before = len(state.placement) - 1
     while inactive(state) and len(state.placement) > before:
         before = len(state.placement)
-        state = _told(state, [coordination.Tick(may_move=False)], clock)
+        state = _told(state, [happened.Tick(may_move=False)], clock)
     assert not inactive(state), "a fresh start places everything"
-    return _told(state, [coordination.CheckpointCompleted(1)], clock)
+    return _told(state, [happened.CheckpointCompleted(1)], clock)
 
 
 def to_record(
@@ -130,19 +127,17 @@ def to_record(
 
 
 def _told(
-    state: coordination.CoordinationState,
-    events: Collection[happened.Event],
-    clock: Callable[[], float],
-) -> coordination.CoordinationState:
+    state: CoordinationState, events: Collection[happened.Event], clock: Callable[[], float]
+) -> CoordinationState:
     """The state after events at 0 seconds; plans are carried out at once."""
     for event in events:
-        state, told = coordination.advance(state, event, 0.0, clock=clock)
+        state, told = advance(state, event, 0.0, clock=clock)
         for instruction in told:
-            if isinstance(instruction, coordination.PublishPlan):
+            if isinstance(instruction, PublishPlan):
                 plan = instruction.plan
-                caught_up = [coordination.QueryCaughtUp(query) for query in plan.query_partitions]
+                caught_up = [happened.QueryCaughtUp(query) for query in plan.query_partitions]
                 state = _told(
-                    state, [coordination.PlanAcknowledged(plan.plan_epoch), *caught_up], clock
+                    state, [happened.PlanAcknowledged(plan.plan_epoch), *caught_up], clock
                 )
     return state
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Collection, Mapping, Set
 from functools import partial
 
-from rekindle import coordination, protocol
-from rekindle.coordination import Instruction, Plan
+from rekindle import protocol
+from rekindle.coordination import instructions
 from rekindle.model import plan_problem
 from rekindle.model.errors import RunError
 from rekindle.model.reasons import Reason
@@ -424,15 +424,15 @@ class ControlLoop:
             else self.application.executors.get(executor)
         )
 
-    def _note(self, instruction: Instruction) -> None:
+    def _note(self, instruction: instructions.Instruction) -> None:
         """Write down what the core in here has decided, as a coordinator does in its own log."""
         events = self.application.events
         match instruction:
-            case coordination.PublishPlan(plan):
+            case instructions.PublishPlan(plan):
                 self._announce(plan)
-            case coordination.RecordEvent(kind, reason, text, details):
+            case instructions.RecordEvent(kind, reason, text, details):
                 events.write(kind, reason=str(reason), text=text, details=dict(details))
-            case coordination.RequestNodes(count, domains, reason):
+            case instructions.RequestNodes(count, domains, reason):
                 outside = list(domains)
                 events.write("nodes-requested", count=count, outside=outside, reason=str(reason))
 
@@ -507,7 +507,7 @@ class ControlLoop:
         application.remove(emptied)
         application.events.write("rolled-back", epoch=application.progress.restore_points.oldest)
 
-    def _announce(self, plan: Plan) -> None:
+    def _announce(self, plan: instructions.Plan) -> None:
         self.application.events.write(
             "plan",
             plan_epoch=plan.plan_epoch,
@@ -517,7 +517,7 @@ class ControlLoop:
             priority_sum=plan.answer.priority_sum,
             priorities=self.guidance.priorities,
             reason=str(plan.reason),
-            text=coordination.describe(plan),
+            text=instructions.describe(plan),
             problem=plan_problem.to_record(plan.problem),
             answer=plan_problem.answer_to_record(plan.answer),
         )

@@ -19,8 +19,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from rekindle import coordination, protocol
-from rekindle.coordination import ApplicationReading, Case, Instruction, directive_acceptance
+from rekindle.coordination import ApplicationReading, Case, directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.instructions import Instruction
 from rekindle.model.errors import FencedError
 from rekindle_spark.control import report_builder
 from rekindle_spark.driver import driver_clock

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import protocol
-from rekindle.coordination import RecordEvent
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.instructions import RecordEvent
 from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings

@@ -10,8 +10,9 @@ import pytest
 from application_world import COSTS, NODES, TOPOLOGY
 
 from rekindle import coordination
-from rekindle.coordination import MovePartitions, directive_acceptance
+from rekindle.coordination import directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.instructions import MovePartitions
 from rekindle.model.settings import Policy
 from rekindle.protocol import (
     Directive,

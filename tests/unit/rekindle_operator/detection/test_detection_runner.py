@@ -13,7 +13,8 @@ from operator_world import FLIGHTS, KUBEFLOW, tell, untell
 from operator_benchmark import cluster_layout
 from operator_benchmark.benchmark_drivers import driver
 from operator_benchmark.cluster_layout import ClusterSize
-from rekindle.coordination import LossNotice, session
+from rekindle.coordination import session
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport

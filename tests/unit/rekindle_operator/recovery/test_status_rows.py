@@ -15,7 +15,6 @@ from story_courses import (
 )
 from story_world import NODES, breaches, running, status_schema
 
-from rekindle_operator import recovery
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.detection.detection_events import (
@@ -24,8 +23,8 @@ from rekindle_operator.detection.detection_events import (
     DetectionReason,
 )
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.recovery import Fenced, NodeObservation
-from rekindle_operator.recovery.recovery_inputs import moment
+from rekindle_operator.recovery import lost_nodes
+from rekindle_operator.recovery.recovery_inputs import Fenced, NodeObservation, moment
 
 
 def test_a_query_has_its_whole_time_line() -> None:
@@ -384,7 +383,7 @@ def test_verdicts_become_moments_of_the_applications_nodes(
     verdicts: list[DetectionEvent], expected: dict[str, NodeObservation]
 ) -> None:
     ours = {"n1": NodeObservation(domain="a")}
-    assert recovery.sighted({}, verdicts, OURS, ours, 100.0) == expected
+    assert lost_nodes.sighted({}, verdicts, OURS, ours, 100.0) == expected
 
 
 def test_a_silent_node_on_which_nothing_is_left_is_no_matter_of_the_next_recovery() -> None:
@@ -394,7 +393,7 @@ def test_a_silent_node_on_which_nothing_is_left_is_no_matter_of_the_next_recover
         NodeObservation(suspected_at=1.0, confirmed_at=2.0),
     )
     sightings = {"last": replace(silent, driver=True), "ours": silent, "gone": lost}
-    assert recovery.settled(sightings, {"ours", "gone"}) == {"ours": silent}
+    assert lost_nodes.settled(sightings, {"ours", "gone"}) == {"ours": silent}
 
 
 def test_a_drivers_node_that_is_lost_is_not_cleared_before_the_driver_counts_as_gone() -> None:

@@ -33,11 +33,10 @@ from story_courses import (
 from story_world import NODES, World, breaches, running, status_schema
 
 from rekindle.coordination.session import Decision, Driver
-from rekindle_operator import recovery
 from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.policies.effective_policy import ReachedLimit
-from rekindle_operator.recovery import NodeObservation, RecoveryTerms
-from rekindle_operator.recovery.recovery_inputs import moment
+from rekindle_operator.recovery import recovery_reasons, status_builder
+from rekindle_operator.recovery.recovery_inputs import NodeObservation, RecoveryTerms, moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 COURSES: list[tuple[Callable[[World], None], str, str, str]] = [
@@ -130,7 +129,7 @@ def test_conditions_say_what_the_phase_says(
 
 def test_a_danger_of_the_coordination_is_in_the_story() -> None:
     world = running()
-    world.dangers = ((recovery.RecoveryReason.NO_STANDBY, "One coordinator runs."),)
+    world.dangers = ((recovery_reasons.RecoveryReason.NO_STANDBY, "One coordinator runs."),)
     lose_one(world)
     assert conditions(world)["CoordinationAtRisk"] == ("True", "NoStandby")
 
@@ -251,11 +250,11 @@ def test_an_application_that_is_gone_ends_the_story() -> None:
     world = running()
     lose_three(world)
     gone = RecoveryReason.APPLICATION_GONE, "SparkApplication departures is gone."
-    told = recovery.abandon(world.status(), *gone, world.now)
+    told = status_builder.abandon(world.status(), *gone, world.now)
     assert told.news
     assert (told.status.phase, told.status.reason) == ("Abandoned", "ApplicationGone")
     assert told.status.ended_at == moment(world.now)
-    assert not recovery.abandon(told.status, *gone, world.now + 1).news
+    assert not status_builder.abandon(told.status, *gone, world.now + 1).news
 
 
 def test_a_scene_that_is_older_than_the_story_tells_nothing() -> None:
