@@ -1,6 +1,5 @@
 """The command of the webhook: what cannot be right is refused before anything starts."""
 
-import inspect
 import io
 import socket
 from dataclasses import replace
@@ -69,45 +68,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_awaited() -> None:
         with pytest.raises(InputError, match=f"--port {port}: cannot be listened on"):
             webhook_server.check_port(port)
     webhook_server.check_port(0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--nope"], "rekindle-webhook: no such option: --nope; see `rekindle-webhook --help`"),
-        ([], "missing option '--store' (env var: 'REKINDLE_STORE'); see"),
-        (["--store", "zk"], "'zk': is no address of a server"),
-        (["--store", "zk:1", "--log", "/nonexistent/x"], "--log /nonexistent/x: cannot be written"),
-        (["--store", "zk:1", "--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent: "),
-    ],
-)
-def test_wrong_usage_is_told_in_one_line(
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("sys.argv", ["rekindle-webhook", *arguments])
-    monkeypatch.delenv("REKINDLE_STORE", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        webhook_main.main()
-    told = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert message in told
-    assert told.count("\n") == 1
-
-
-def test_the_help_shows_every_option_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["rekindle-webhook", "--help"])
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit) as ended:
-        webhook_main.main()
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    for option in inspect.signature(webhook_main.serve).parameters:
-        assert f"--{option.replace('_', '-')} " in shown
 
 
 def webhook(**server: Any) -> RunningWebhook:
