@@ -117,7 +117,7 @@ def undropped(
     state: CoordinationState,
     progress: protocol.ProgressReport | None,
     newest: int,
-    instructions: Iterable[Instruction] = (),
+    instructions: Iterable[Instruction],
 ) -> tuple[DropExecutors, ...]:
     """The order to drop executors that are lost and that the driver still has, apart from those
     that `instructions` name; it goes before them.

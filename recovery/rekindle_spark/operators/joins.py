@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from rekindle.model.errors import refuse
 from rekindle_spark.operators import (
     arrow_columns,
     column_types,
@@ -242,10 +243,10 @@ def _check_pair(
     where: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str
 ) -> None:
     if not suffix:
-        argument_checks.refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
+        refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
     for key in keys:
         if left.field(key).type != right.field(key).type:
-            argument_checks.refuse(
+            refuse(
                 f"{where}: key {key!r}",
                 f"has type {left.field(key).type} left and {right.field(key).type} right",
                 "cast one of them in a map step before the join",

@@ -63,7 +63,7 @@ def split_batch(
     batch: pa.RecordBatch,
     keys: Sequence[str],
     partitions: int,
-    among: Collection[int] | None = None,
+    among: Collection[int] | None,
 ) -> dict[int, pa.RecordBatch]:
     """`split` of a batch, into slices of another one."""
     if batch.num_rows == 0:
