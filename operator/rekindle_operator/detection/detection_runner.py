@@ -32,7 +32,7 @@ from rekindle_operator.detection.detection_events import DetectionEvent
 from rekindle_operator.detection.detection_input import READY, Leases, Observation, Rules
 from rekindle_operator.detection.detection_input import WatchedApplication as Observed
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection.node_inventory import NodeInventory
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.recovery import lost_nodes
 from rekindle_operator.recovery.recovery_inputs import NodeObservation, lost_hosts

@@ -31,7 +31,7 @@ from rekindle_spark.connectors.file_folders import FileFolder, Found, LocalFolde
 from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
 from rekindle_spark.connectors.file_rows import CSV, FORMATS, PARQUET, FileContents, FileForm
 from rekindle_spark.operators import column_types
-from rekindle_spark.operators.watermarks import TIMESTAMP
+from rekindle_spark.operators.arrow_columns import TIMESTAMP
 from rekindle_spark.pipeline.unbounded_source import (
     SECONDS_MAX,
     PartitionOffsets,

@@ -28,22 +28,6 @@ from rekindle_spark.operators.arrow_columns import Integers
 from rekindle_spark.operators.grouping import RowGroups
 from rekindle_spark.user_code import argument_checks
 
-__all__ = [
-    "OVER",
-    "ROWS",
-    "Aggregate",
-    "Overflow",
-    "Partial",
-    "check",
-    "combine",
-    "completed",
-    "fields",
-    "layout",
-    "merge",
-    "partials",
-    "result",
-]
-
 FUNCTIONS = ("count", "sum", "min", "max", "mean")
 DECIMAL_DIGITS_MAX = 38
 

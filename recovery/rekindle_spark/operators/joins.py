@@ -22,9 +22,8 @@ from rekindle_spark.operators import (
     state_tables,
     watermarks,
 )
-from rekindle_spark.operators.arrow_columns import Integers, Mask
+from rekindle_spark.operators.arrow_columns import TIMESTAMP, Integers, Mask
 from rekindle_spark.operators.row_hash import Hashes
-from rekindle_spark.operators.watermarks import TIMESTAMP
 from rekindle_spark.user_code import argument_checks
 
 EVENT_TIME = "event_time"

@@ -17,13 +17,8 @@ from rekindle.model.errors import StepError, refuse
 from rekindle_spark.operators import aggregates as parts
 from rekindle_spark.operators import arrow_columns, grouping, state_tables, watermarks
 from rekindle_spark.operators.aggregates import Aggregate, Overflow
-from rekindle_spark.operators.arrow_columns import Integers, Mask
-from rekindle_spark.operators.watermarks import (
-    FINAL_WATERMARK,
-    INITIAL_WATERMARK,
-    NO_TIME,
-    TIMESTAMP,
-)
+from rekindle_spark.operators.arrow_columns import TIMESTAMP, Integers, Mask
+from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK, NO_TIME
 from rekindle_spark.user_code import argument_checks
 
 PANE = "#pane"

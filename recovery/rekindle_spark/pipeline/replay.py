@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from rekindle.model import path_kinds
 from rekindle.model.errors import InputError, first_line, refuse
 from rekindle_spark.operators import column_types
-from rekindle_spark.operators.arrow_columns import check_columns, check_names, whole
-from rekindle_spark.operators.watermarks import EARLIEST, LATEST, TIMESTAMP, duration_microseconds
+from rekindle_spark.operators.arrow_columns import TIMESTAMP, check_columns, check_names, whole
+from rekindle_spark.operators.watermarks import EARLIEST, LATEST, duration_microseconds
 from rekindle_spark.user_code import argument_checks
 
 # All of a small file counts; of a large one both ends, the end with the places and the extremes of

@@ -29,7 +29,7 @@ from rekindle_operator.detection.detection_input import Leases, WatchedNode
 from rekindle_operator.detection.detection_runner import SILENT_NODES_MAX, DetectionRunner
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.detection.lease_timers import Timers
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection.node_inventory import NodeInventory
 from rekindle_operator.policies import effective_policy
 from rekindle_testing.operator_builders import make_class, make_policy
 from testbed.node_objects import ZONE

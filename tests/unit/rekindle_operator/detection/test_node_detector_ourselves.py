@@ -18,7 +18,7 @@ from detection_stories import (
 from detection_world import RULES, cluster, follow, told
 
 from rekindle_operator.detection import detection_input, node_detector
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection.node_inventory import NodeInventory
 
 OURSELVES = [
     Story(
