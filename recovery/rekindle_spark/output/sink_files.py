@@ -15,22 +15,19 @@ import pyarrow.parquet as pq
 
 from rekindle.model.errors import StepError, refuse
 from rekindle_spark.operators import arrow_columns, column_types
-from rekindle_store import checksummed_file
-from rekindle_store.committed_files import DEAD_LETTERS, LATE, LATE_SIDES
-from rekindle_store.store_files import Files
-from rekindle_store.transfers import Moved, unwatched
+from rekindle_store import checksummed_file, committed_files, store_files, transfers
 
 # What pyarrow raises for rows or types that Parquet cannot hold.
 UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError, OSError)
 # Outputs that keep rows as they came: nobody could mend them on their way there.
-KEPT_AS_THEY_ARE = (DEAD_LETTERS, LATE, *LATE_SIDES)
+KEPT_AS_THEY_ARE = (committed_files.DEAD_LETTERS, committed_files.LATE, *committed_files.LATE_SIDES)
 
 
 @dataclass(slots=True)
 class SinkFiles:
     """The files of one request, for the folder `sink_files` of the store."""
 
-    files: Files
+    files: store_files.Files
     unfinished: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, query: str, name: str, table: pa.Table) -> None:
@@ -50,7 +47,7 @@ class SinkFiles:
             _content(branch, table)
         )
 
-    def put_in_place(self, moved: Moved = unwatched) -> None:
+    def put_in_place(self, moved: transfers.Moved = transfers.unwatched) -> None:
         """Put all files into the store; when this returns, they are there for good."""
         if self.unfinished:
             self.files.put(self.unfinished, moved)
