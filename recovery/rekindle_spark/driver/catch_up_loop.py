@@ -23,7 +23,7 @@ from rekindle_spark.driver import away_sources, epoch_pipeline
 from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.flow_control.catch_up_pace import CatchUpBatching
 from rekindle_spark.jobs import job_results, job_runner, job_specs
-from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Attempts, Result, RunningJob
+from rekindle_spark.jobs.job_runner import RETRY_SECONDS, Attempts, Result, RunningJob
 from rekindle_spark.user_code.watchdog import SEARCH_CALLS_MAX
 
 PIECE_ROWS_MAX = 4_000_000
@@ -78,7 +78,7 @@ class CatchUpLoop:
             except BaseException as error:  # whoever waits for this thread is told, whatever it is
                 self.application.failure = error
                 return
-            time.sleep(POLL_SECONDS)
+            time.sleep(job_runner.poll_seconds(self.application))
 
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""

@@ -215,7 +215,13 @@ class EpochLoop:
             due = begun and self._is_due
             if self.pipeline.awaited or ((due or self._is_cut) and not application.paused):
                 return
-            time.sleep(POLL_SECONDS)
+            time.sleep(self._poll_seconds)
+
+    @property
+    def _poll_seconds(self) -> float:
+        """How long to wait before the next look: not past the next cut."""
+        seconds = self.next_cut_at - driver_clock.now()
+        return max(POLL_SECONDS, min(seconds, job_runner.poll_seconds(self.application)))
 
     @property
     def _is_due(self) -> bool:
@@ -321,7 +327,7 @@ class EpochLoop:
     def _awaited_result(self, begun: BegunEpoch, ahead: Result) -> Result:
         """Wait until the awaited epoch, with its sources or after they went `ahead`, has ended."""
         began = time.monotonic()
-        while (result := self.pipeline.poll(POLL_SECONDS)) is None:
+        while (result := self.pipeline.poll(self._poll_seconds)) is None:
             self._meanwhile(begun.epoch, began, ahead)
         return result
 

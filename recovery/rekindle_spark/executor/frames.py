@@ -67,26 +67,23 @@ NOTHING = Packed(0, NO_DIGEST, b"", zlib.crc32(b""))
 
 def encode(label: Label, table: pa.Table | None) -> bytes:
     """The bytes of one frame; `table` is None for zero rows."""
-    packed = NOTHING if table is None else pack(arrow_columns.batch(table), plain=False)
+    packed = NOTHING if table is None else pack(arrow_columns.batch(table))
     (block,) = encode_each(label, [(label.target, packed)])
     return block
 
 
-def pack(batch: pa.RecordBatch, *, plain: bool) -> Packed:
-    """Rows for any frame. Of `plain` ones the bytes of the batch depend on the rows alone."""
+def pack(batch: pa.RecordBatch) -> Packed:
+    """Rows for any frame."""
     if batch.num_rows == 0:
         return NOTHING
-    if plain:
-        payload = batch.serialize()
-    elif batch.num_columns and not any(  # the bytes of no columns do not say how many rows
+    if batch.num_columns and not any(  # the bytes of no columns do not say how many rows
         pa.types.is_nested(column.type) or column.null_count for column in batch.columns
     ):
-        payload = _plain(batch.columns)  # these are the very bytes that `digest` sums
-    else:
-        payload = batch.serialize()
-        sum_ = digest(pa.Table.from_batches([batch]))
-        return Packed(batch.num_rows, sum_, payload, zlib.crc32(payload))
-    return Packed(batch.num_rows, _hash(payload), payload, zlib.crc32(payload))
+        payload = _plain(batch)  # these are the very bytes that `digest` sums
+        return Packed(batch.num_rows, _hash(payload), payload, zlib.crc32(payload))
+    payload = batch.serialize()
+    sum_ = digest(pa.Table.from_batches([batch]))
+    return Packed(batch.num_rows, sum_, payload, zlib.crc32(payload))
 
 
 def encode_each(label: Label, parts: Iterable[tuple[int, Packed]]) -> Iterator[bytes]:
@@ -99,13 +96,6 @@ def encode_each(label: Label, parts: Iterable[tuple[int, Packed]]) -> Iterator[b
         head = HEADER.pack(*before, target, *after, *told)
         checksum = CHECKSUM.pack(zlib.crc32(head, packed.sum_of_payload))
         yield b"".join((head, checksum, packed.payload))
-
-
-def is_plain(batch: pa.RecordBatch) -> bool:
-    """Whether a batch, and each slice of it, is written as nothing but its values in order."""
-    return all(map(_fills_words, batch.schema.types)) and not any(
-        column.null_count for column in batch.columns
-    )
 
 
 def frames(data: memoryview) -> Iterator[Frame]:
@@ -179,9 +169,9 @@ def digest(table: pa.Table) -> bytes:
             filled.append(array.is_valid())
         else:
             filled.append(array)
-    sum_ = blake2b(_plain(filled), digest_size=8)
+    sum_ = blake2b(_plain(_nameless(filled)), digest_size=8)
     for column in partial:
-        sum_.update(_plain([column]))
+        sum_.update(_plain(_nameless([column])))
     return sum_.digest()
 
 
@@ -206,12 +196,6 @@ def _hash(data: pa.Buffer) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _fills_words(kind: pa.DataType) -> bool:
-    """Whether values are of eight bytes. Of others a slice is written with some of what follows it
-    in its whole, up to the next eight bytes."""
-    return bool(pa.types.is_primitive(kind) and kind.bit_width == 64)
-
-
 def _parts(array: pa.Array) -> Iterator[pa.Array]:
     """What nested values are made of, as arrays without nulls: where there are values, how long
     lists are, and what is in them. Below a null, at any depth, memory may hold anything."""
@@ -232,11 +216,11 @@ def _parts(array: pa.Array) -> Iterator[pa.Array]:
         yield array
 
 
-def _plain(filled: Sequence[pa.Array]) -> pa.Buffer:
-    """Columns without nulls as bytes. Text and what does not fill words is copied: a slice keeps
-    offsets, or neighbours, of its whole."""
-    arrays = [
-        array if _fills_words(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
-        for array in filled
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays)).serialize()
+def _nameless(columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, names=[""] * len(columns))
+
+
+def _plain(filled: pa.RecordBatch) -> pa.Buffer:
+    """Rows without nulls as bytes. They are copied: a slice keeps offsets of its whole, and Arrow
+    writes up to 64 bytes of what follows it there."""
+    return pa.concat_batches([filled, filled.slice(0, 0)]).serialize()

@@ -580,8 +580,7 @@ def _packed(
         table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
     batch = arrow_columns.batch(table)
     parts = row_hash.split_batch(batch, list(edge.keys), consumer.parallelism, places)
-    plain = frames.is_plain(batch)
-    return {place: frames.pack(rows, plain=plain) for place, rows in parts.items()}
+    return {place: frames.pack(rows) for place, rows in parts.items()}
 
 
 def _letters(chain: Chain, work: PartitionWork, letters: pa.Table, sums: list[bytes]) -> Sunk:

@@ -40,11 +40,14 @@ __all__ = [
     "follow",
     "give_up",
     "poll",
+    "poll_seconds",
     "start",
     "submit",
 ]
 
 POLL_SECONDS = 0.02
+# While all that is placed runs: executors are looked at as often.
+STEADY_POLL_SECONDS = 0.1
 # before a job that has failed is issued again
 RETRY_SECONDS = 0.15
 ROW_GAP_SECONDS = 150.0
@@ -157,6 +160,12 @@ def submit(
     if is_linked:
         _note_missing_links(application, specification, job)
     return RunningJob(specification, job, losses, began, number, patience_seconds)
+
+
+def poll_seconds(application: DriverContext) -> float:
+    """How long a loop of the driver may wait before it looks again."""
+    is_steady = application.progress.complete and not application.claimed
+    return STEADY_POLL_SECONDS if is_steady and not application.paused else POLL_SECONDS
 
 
 def poll(application: DriverContext, running: RunningJob, seconds: float) -> Result | None:

@@ -107,7 +107,11 @@ def _text_hashes(array: pa.Array) -> Hashes:
     if kinds.is_decimal(words.type):
         words = words.view(pa.binary(words.type.byte_width))
     texts = words.cast(pa.large_binary()).to_pylist()
-    distinct: Hashes = np.array([_text_hash(text or b"") for text in texts], np.uint64)
+    if array.null_count:
+        texts = [text or b"" for text in texts]
+    are_short = max(map(len, texts), default=0) <= CACHED_BYTES_MAX
+    text_hash = _cached_hash if are_short else _text_hash
+    distinct: Hashes = np.fromiter(map(text_hash, texts), np.uint64, len(texts))
     return np.take(distinct, np.asarray(encoded.indices))
 
 

@@ -9,25 +9,32 @@ files and report them when they are in the store.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekindle.model.errors import StepError, refuse
 from rekindle_spark.operators import arrow_columns, column_types
-from rekindle_store import checksummed_file, committed_files, store_files, transfers
+from rekindle_store import checksummed_file
+from rekindle_store.committed_files import DEAD_LETTERS, LATE, LATE_SIDES
+from rekindle_store.store_files import Files
+from rekindle_store.transfers import Moved, unwatched
 
 # What pyarrow raises for rows or types that Parquet cannot hold.
 UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError, OSError)
 # Outputs that keep rows as they came: nobody could mend them on their way there.
-KEPT_AS_THEY_ARE = (committed_files.DEAD_LETTERS, committed_files.LATE, *committed_files.LATE_SIDES)
+KEPT_AS_THEY_ARE = (DEAD_LETTERS, LATE, *LATE_SIDES)
+# A file of so few rows takes twice the CPU with zstd, and with dictionaries of numbers; it is
+# packed into a data file soon.
+SMALL_ROWS = 1_000
 
 
 @dataclass(slots=True)
 class SinkFiles:
     """The files of one request, for the folder `sink_files` of the store."""
 
-    files: store_files.Files
+    files: Files
     unfinished: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, query: str, name: str, table: pa.Table) -> None:
@@ -47,7 +54,7 @@ class SinkFiles:
             _content(branch, table)
         )
 
-    def put_in_place(self, moved: transfers.Moved = transfers.unwatched) -> None:
+    def put_in_place(self, moved: Moved = unwatched) -> None:
         """Put all files into the store; when this returns, they are there for good."""
         if self.unfinished:
             self.files.put(self.unfinished, moved)
@@ -117,9 +124,13 @@ def _check_all(array: pa.Array) -> None:
 
 
 def _check_days(array: pa.Array) -> None:
-    days = column_types.replaced(array.type, _as_written)
-    if days != array.type:
-        array.cast(days)
+    if _is_written_otherwise(array.type):
+        array.cast(column_types.replaced(array.type, _as_written))
+
+
+@lru_cache
+def _is_written_otherwise(kind: pa.DataType) -> bool:
+    return bool(column_types.replaced(kind, _as_written) != kind)
 
 
 def _as_written(kind: pa.DataType) -> pa.DataType:
@@ -130,10 +141,21 @@ def _as_written(kind: pa.DataType) -> pa.DataType:
 def _parquet(table: pa.Table) -> bytes:
     """The content of a Parquet file with these rows."""
     sink = pa.BufferOutputStream()
-    # Readers find a flipped bit by the pages' checksums.
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    is_small = table.num_rows <= SMALL_ROWS
+    pq.write_table(
+        table,
+        sink,
+        compression="snappy" if is_small else "zstd",
+        use_dictionary=_texts(table.schema) if is_small else True,
+        write_page_checksum=True,  # readers find a flipped bit by it
+    )
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def _texts(schema: pa.Schema) -> list[str]:
+    """The columns of text, as Parquet names them."""
+    return [column.name for column in schema if pa.types.is_string(column.type)]
 
 
 def _one_line(error: Exception) -> str:

@@ -61,7 +61,9 @@ class Executors:
             program=SimpleNamespace(uncertain=frozenset()),
             budget=SimpleNamespace(starved=set(), tight={}),
             settings=SimpleNamespace(runtime=RuntimeSettings()),
-            progress=SimpleNamespace(placed=dict(PLACED), retained=SimpleNamespace(held={"a": 0})),
+            progress=SimpleNamespace(
+                placed=dict(PLACED), retained=SimpleNamespace(held={"a": 0}), complete=True
+            ),
         )
         self.pipeline = EpochPipeline(self.application)
         for name in ("start", "follow", "poll", "give_up"):

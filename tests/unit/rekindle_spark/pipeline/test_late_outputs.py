@@ -70,7 +70,7 @@ def run(
     received = []
     for edge, rows in zip(made.inputs[chain.index], inputs, strict=True):
         sent = chain.root.function.combine(rows) if edge.combine else rows
-        packed = frames.pack(arrow_columns.batch(sent), plain=False)
+        packed = frames.pack(arrow_columns.batch(sent))
         producer = made.chains[edge.producer].first
         label = Label(edge.index, producer, 0, 1, epoch, watermark * SECOND)
         (block,) = frames.encode_each(label, [(chain.first, packed)])
