@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Recorder", "in_order", "read"]
-
 ROOT = Path(__file__).parents[1]
 DURATIONS = Path(__file__).with_name("durations.json")
 

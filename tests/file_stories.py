@@ -23,15 +23,6 @@ from rekindle_store import store_files as places
 from rekindle_store.store_files import Files
 from rekindle_store.transfers import PIECE_BYTES
 
-__all__ = [
-    "STORIES",
-    "Story",
-    "a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count",
-    "a_newer_driver_fences_an_older_one",
-    "late_removals_of_a_fenced_driver_remove_nothing_that_counts",
-    "output_is_read_as_it_was_committed",
-]
-
 Story = Callable[[Files], None]
 WRITERS = 16
 

@@ -17,8 +17,6 @@ import pytest
 from rekindle.model.errors import InputError, RekindleError
 from testbed import test_programs
 
-__all__ = ["LOUD", "keep", "programs", "report", "skip", "used_fixtures"]
-
 # Begins the reason where a suite has no words of its own.
 LOUD = "NOT TESTED"
 FOUND = pytest.StashKey[dict[str, dict[str, Path] | RekindleError]]()

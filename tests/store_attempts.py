@@ -10,8 +10,6 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 
-__all__ = ["attempts_on", "is_refused"]
-
 
 def attempts_on(client: KazooClient, place: Place) -> dict[str, Callable[[], object]]:
     """Everything that a stranger might do to the records of a place and to what is above them, by

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import file_order
 
-__all__ = ["DAYS", "day", "files_of", "files_of_others"]
-
 ROOT = Path(__file__).parents[1]
 DAYS = 5
 LONG_SECONDS = 25.0

@@ -13,20 +13,7 @@ from rekindle import protocol
 from rekindle.model import topology as graph
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
-from rekindle.protocol import (
-    CheckpointReport,
-    Directive,
-    Heartbeat,
-    NodeSeen,
-    PauseOrder,
-    PlanOrder,
-    ProgressReport,
-    Report,
-    ResumeOrder,
-    StatisticsReport,
-    TopologyReport,
-    store_paths,
-)
+from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import Connection
 
@@ -34,11 +21,11 @@ REPORT_SECONDS = 10.0
 NODES, NODE_PERCENT = 4, 400.0
 PARTITION_PERCENT = 2.0
 SOURCES, SHARED = 2, 10
-NAMES: dict[type[Report], str] = {
-    TopologyReport: store_paths.TOPOLOGY,
-    StatisticsReport: store_paths.STATISTICS,
-    ProgressReport: store_paths.PROGRESS,
-    CheckpointReport: store_paths.CHECKPOINT,
+NAMES: dict[type[protocol.Report], str] = {
+    protocol.TopologyReport: store_paths.TOPOLOGY,
+    protocol.StatisticsReport: store_paths.STATISTICS,
+    protocol.ProgressReport: store_paths.PROGRESS,
+    protocol.CheckpointReport: store_paths.CHECKPOINT,
 }
 
 
@@ -67,7 +54,7 @@ class Member:
 
     place: Place
     topology: Topology
-    nodes: dict[str, NodeSeen] = field(default_factory=dict)
+    nodes: dict[str, protocol.NodeSeen] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
     resident: dict[str, str] = field(default_factory=dict)
     sequence: int = 0
@@ -82,7 +69,7 @@ class Member:
     def __post_init__(self) -> None:
         names = [f"{self.place.application}-node-{index}" for index in range(NODES)]
         for name in names:
-            self.nodes[name] = NodeSeen(incarnation="1.0", capacity_percent=NODE_PERCENT)
+            self.nodes[name] = protocol.NodeSeen(incarnation="1.0", capacity_percent=NODE_PERCENT)
         for index, partition in enumerate(graph.partitions(self.topology)):
             self.placement[partition] = names[index % NODES]
 
@@ -95,22 +82,22 @@ class Member:
         self.resident |= {name: held for name, held in kept.items() if name not in runs}
         self.resident = {name: held for name, held in self.resident.items() if held != node}
 
-    def take(self, directive: Directive) -> None:
+    def take(self, directive: protocol.Directive) -> None:
         """Carry out a directive, as far as a report shows it."""
         self.directive = directive.sequence
         match directive.order:
-            case PlanOrder(placement=placement):
+            case protocol.PlanOrder(placement=placement):
                 self.plan_epoch = directive.plan_epoch
                 self.placement |= placement
                 for partition in placement:
                     self.resident.pop(partition, None)
-            case PauseOrder() | ResumeOrder() as order:
-                self.paused = isinstance(order, PauseOrder)
+            case protocol.PauseOrder() | protocol.ResumeOrder() as order:
+                self.paused = isinstance(order, protocol.PauseOrder)
 
-    def beginning(self) -> list[Report]:
+    def beginning(self) -> list[protocol.Report]:
         """What a driver reports once."""
         costs = dict.fromkeys(graph.partitions(self.topology), self.partition_percent)
-        topology = TopologyReport(
+        topology = protocol.TopologyReport(
             generation=1,
             sequence=0,
             program=f"program-of-{self.place.application}",
@@ -118,17 +105,17 @@ class Member:
             policy=self.policy,
             nodes_expected=NODES,
         )
-        statistics = StatisticsReport(
+        statistics = protocol.StatisticsReport(
             generation=1, sequence=1, costs=costs, state_bytes=dict.fromkeys(costs, 1 << 20)
         )
-        checkpoint = CheckpointReport(generation=1, sequence=1, epoch=1, at=time.time())
+        checkpoint = protocol.CheckpointReport(generation=1, sequence=1, epoch=1, at=time.time())
         return [topology, statistics, checkpoint]
 
-    def progress(self) -> ProgressReport:
+    def progress(self) -> protocol.ProgressReport:
         """How it is now; each call another report."""
         self.sequence += 1
         self.epoch += 1
-        return ProgressReport(
+        return protocol.ProgressReport(
             generation=1,
             sequence=self.sequence,
             nodes=dict(self.nodes),
@@ -158,7 +145,7 @@ class Fleet:
     def write(self) -> None:
         """The records of applications that have been running for a while."""
         for member in self.members:
-            heartbeat = Heartbeat(generation=1, since=time.time(), host="elsewhere")
+            heartbeat = protocol.Heartbeat(generation=1, since=time.time(), host="elsewhere")
             path = member.place.path(store_paths.HEARTBEAT)
             self.connection.put(path, protocol.encode(heartbeat), ephemeral=True)
             reports = [*member.beginning(), member.progress()]
@@ -168,7 +155,7 @@ class Fleet:
         """Let a driver say how things are."""
         self._put(member, member.progress())
 
-    def obey(self, member: Member) -> list[Directive]:
+    def obey(self, member: Member) -> list[protocol.Directive]:
         """Let a driver take the directives that it has not taken yet; returns them."""
         folder = member.place.path(store_paths.DIRECTIVES)
         taken = []
@@ -176,7 +163,7 @@ class Fleet:
             fresh = store_paths.number(name) > member.directive
             found = self.connection.get(f"{folder}/{name}") if fresh else None
             if found is not None:
-                taken.append(protocol.decode(found[0], Directive, f"{folder}/{name}"))
+                taken.append(protocol.decode(found[0], protocol.Directive, f"{folder}/{name}"))
                 member.take(taken[-1])
         return taken
 
@@ -211,7 +198,7 @@ class Fleet:
             due = began + count * REPORT_SECONDS / len(self.members)
             self._ending.wait(max(0.0, due - time.monotonic()))
 
-    def _put(self, member: Member, report: Report) -> int:
+    def _put(self, member: Member, report: protocol.Report) -> int:
         data = protocol.encode(report)
         self.connection.put(member.place.path(NAMES[type(report)]), data)
         return len(data)

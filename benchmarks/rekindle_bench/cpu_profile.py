@@ -16,12 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from rekindle_bench import bar_results, flame_graph, saturated_run
-from rekindle_bench.saturated_run import (
-    CHECKPOINT_SECONDS,
-    FLOOD_ROWS_PER_SECOND,
-    SaturatedRun,
-    Way,
-)
 from rekindle_bench.thread_cpu import cpu_by_kind
 from rekindle_local.flights import flight_data
 from rekindle_spark.executor import stack_sampler
@@ -45,12 +39,12 @@ def measure(
 ) -> dict[str, Any]:
     """Run the flights for `seconds`, at full speed where there is no rate; returns what
     `profile.json` holds."""
-    way = Way(
+    way = saturated_run.Way(
         "all on",
         "always",
         "always",
-        CHECKPOINT_SECONDS,
-        rows_per_second=rows_per_second or FLOOD_ROWS_PER_SECOND,
+        saturated_run.CHECKPOINT_SECONDS,
+        rows_per_second=rows_per_second or saturated_run.FLOOD_ROWS_PER_SECOND,
     )
     flights, samples = directory / "input", directory / "samples"
     flight_data.prepare(flights)
@@ -66,14 +60,14 @@ def measure(
             environment={stack_sampler.FOLDER: folder},
         )
         try:
-            run = SaturatedRun(driver, cluster, lambda run: _reading(run, samples))
+            run = saturated_run.SaturatedRun(driver, cluster, lambda run: _reading(run, samples))
             saturated_run.follow([run], seconds, "bench profile")
         finally:
             driver.end()
     return _told(run, directory)
 
 
-def _reading(run: SaturatedRun[CpuReading], samples: Path) -> CpuReading:
+def _reading(run: saturated_run.SaturatedRun[CpuReading], samples: Path) -> CpuReading:
     stacks: Spent = {}
     for path in samples.glob("*.stacks"):
         for line in path.read_text().splitlines():
@@ -83,7 +77,7 @@ def _reading(run: SaturatedRun[CpuReading], samples: Path) -> CpuReading:
     return CpuReading(cpu_by_kind([*run.driver.processes, *run.cluster.all_processes()]), stacks)
 
 
-def _told(run: SaturatedRun[CpuReading], directory: Path) -> dict[str, Any]:
+def _told(run: saturated_run.SaturatedRun[CpuReading], directory: Path) -> dict[str, Any]:
     """Print, draw and write what was found."""
     begin, end = run.readings
     millions = run.rows / 1e6
@@ -158,7 +152,7 @@ def _own(stack: tuple[str, ...]) -> str:
     return (ours[-1] if ours else stack[-1]).removeprefix("rekindle_spark.")
 
 
-def _epoch_seconds(run: SaturatedRun[CpuReading]) -> dict[str, Any]:
+def _epoch_seconds(run: saturated_run.SaturatedRun[CpuReading]) -> dict[str, Any]:
     """Means of the epochs that count: from cut to cut, of the job, and of each of its stages."""
     ran = [event for event in run.events if event["kind"] == "ran"]
     depth = max((len(event["stage_seconds"]) for event in ran), default=0)

@@ -25,7 +25,7 @@ from rekindle_bench.lag_chart import Curve
 from rekindle_bench.recovery_runs import RecoveryRun
 from rekindle_local import failure_schedule
 from rekindle_local.demo.demo_scenario import DemoOptions
-from rekindle_local.spark_cluster import LocalNode
+from rekindle_local.local_nodes import LocalNode
 from rekindle_peers import peer_starters
 from rekindle_peers.peer_scenario import PeerTrial
 from rekindle_peers.peer_table import PEERS

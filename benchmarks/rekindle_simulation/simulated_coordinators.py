@@ -11,28 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rekindle import protocol
-from rekindle.coordination import Instruction, LossNotice, MovePartitions, session
+from rekindle.coordination import session
+from rekindle.coordination.coordination_events import LossNotice
+from rekindle.coordination.instructions import Instruction, MovePartitions
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import DOMAINS
-from rekindle.protocol import (
-    Directive,
-    Heartbeat,
-    MoveOrder,
-    Orders,
-    PlanOrder,
-    ProgressReport,
-    store_paths,
-)
+from rekindle.protocol import store_paths
+from rekindle_simulation import simulated_store
 from rekindle_simulation.invariants import Broken, Invariants
 from rekindle_simulation.simulated_nodes import DOMAINS_OF_NODES, SimulatedMachines
 from rekindle_simulation.simulated_sidecars import PLACE
-from rekindle_simulation.simulated_store import (
-    Expired,
-    SimulatedConflict,
-    SimulatedOutage,
-    SimulatedStore,
-)
 from rekindle_simulation.simulated_world import SimulatedWorld
 from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
@@ -47,7 +36,7 @@ class Coordinator:
 
     name: str
     world: SimulatedWorld
-    store: SimulatedStore
+    store: simulated_store.SimulatedStore
     machines: SimulatedMachines
     invariants: Invariants
     sabotage: SimulationSabotage | None
@@ -104,15 +93,15 @@ class Coordinator:
                 self.case = None
                 return
             self._act()
-        except (SimulatedOutage, Expired):
+        except (simulated_store.SimulatedOutage, simulated_store.Expired):
             self.case = None
 
     def _leads(self) -> bool:
         try:
             if self.session is None:
-                raise Expired
+                raise simulated_store.Expired
             self.store.touch(self.session, self.world.now)
-        except Expired:
+        except simulated_store.Expired:
             self.session = self.store.open(self.world.now)
             self.store.put(
                 f"{store_paths.ELECTION}/{store_paths.numbered(self.session)}", b"", self.session
@@ -154,7 +143,7 @@ class Coordinator:
             return
         try:
             self._write(decision, reported)
-        except SimulatedOutage:
+        except simulated_store.SimulatedOutage:
             self.case = None
 
     def _write(self, decision: Decision, reported: int) -> None:
@@ -167,7 +156,7 @@ class Coordinator:
             held = {} if self.sabotage is SimulationSabotage.DOUBLE_PLAN else {path: self.version}
             try:
                 self.store.transact(held, writes, None)
-            except SimulatedConflict:
+            except simulated_store.SimulatedConflict:
                 self.case = None
                 return
             self.version = self.store.records[path][1]
@@ -200,8 +189,8 @@ class Coordinator:
             progress=progress,
             statistics=self._report(store_paths.STATISTICS, protocol.StatisticsReport),
             checkpoint=self._report(store_paths.CHECKPOINT, protocol.CheckpointReport),
-            heartbeat=self._report(store_paths.HEARTBEAT, Heartbeat),
-            orders=self._report(store_paths.ORDERS, Orders) or Orders(),
+            heartbeat=self._report(store_paths.HEARTBEAT, protocol.Heartbeat),
+            orders=self._report(store_paths.ORDERS, protocol.Orders) or protocol.Orders(),
             nodes_gone=frozenset() if by_domain else self.machines.down(),
             driver_gone=self.driver_gone(topology.generation),
             domains=DOMAINS_OF_NODES if by_domain else {},
@@ -225,7 +214,7 @@ class Coordinator:
         )
         return Case(sequence=newest, base=newest)
 
-    def _held(self, case: Case, progress: ProgressReport | None) -> frozenset[int] | None:
+    def _held(self, case: Case, progress: protocol.ProgressReport | None) -> frozenset[int] | None:
         """Numbers of the directives in the store, when the driver has taken none for long."""
         awaited = session.awaited(case, progress)
         if not awaited or awaited != self.awaited:
@@ -274,9 +263,9 @@ class Coordinator:
             return  # the store has lost costs that only who has taken them still knows
         case = session.from_record(found[0], "coordination")
         again = session.decide(case, reading, now, clock=float)
-        for kind in (PlanOrder, MoveOrder):
+        for kind in (protocol.PlanOrder, protocol.MoveOrder):
             ours, theirs = (_orders(kind, made.directives) for made in (decision, again))
-            sooner = kind is MoveOrder and (not ours or _survive(again.instructions))
+            sooner = kind is protocol.MoveOrder and (not ours or _survive(again.instructions))
             if ours != theirs and not sooner:
                 raise Broken(f"started anew, the coordinator would order {theirs}, not {ours}")
 
@@ -284,7 +273,7 @@ class Coordinator:
         state = decision.case.state
         measured = state is not None and set(state.partitions) <= state.costs.keys()
         for directive in decision.directives:
-            plan = isinstance(directive.order, PlanOrder)
+            plan = isinstance(directive.order, protocol.PlanOrder)
             self.world.tell(
                 f"coordinator {self.name}: directive {directive.sequence} for "
                 f"{directive.generation}: {directive.text}"
@@ -302,5 +291,5 @@ def _survive(instructions: tuple[Instruction, ...]) -> bool:
     )
 
 
-def _orders(kind: type, directives: tuple[Directive, ...]) -> list[object]:
+def _orders(kind: type, directives: tuple[protocol.Directive, ...]) -> list[object]:
     return [item.order for item in directives if isinstance(item.order, kind)]

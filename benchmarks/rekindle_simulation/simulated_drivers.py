@@ -10,29 +10,13 @@ from typing import Any
 
 import msgspec
 
+from rekindle import protocol
 from rekindle.coordination import directive_acceptance, session
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model import topology as graph
 from rekindle.model.settings import ADAPTIVE, Policy
 from rekindle.model.topology import Topology
-from rekindle.protocol import (
-    BufferingOrder,
-    CheckpointReport,
-    Directive,
-    DropOrder,
-    Heartbeat,
-    MoveOrder,
-    NodeSeen,
-    OrderingOrder,
-    PauseOrder,
-    PlanOrder,
-    ProgressReport,
-    Report,
-    ResumeOrder,
-    StatisticsReport,
-    TopologyReport,
-)
 from rekindle_simulation.invariants import Invariants
 from rekindle_simulation.simulated_nodes import (
     CAPACITY_PERCENT,
@@ -92,7 +76,7 @@ class SimulatedDriver:
     checkpoint_told: int = 0
     measured: int = 0
     waited_steps: int = 0
-    seen: dict[str, NodeSeen] = field(default_factory=dict)
+    seen: dict[str, protocol.NodeSeen] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
     noticed: dict[tuple[str, int, bool], float] = field(default_factory=dict)
     placement: dict[str, str] = field(default_factory=dict)
@@ -153,7 +137,7 @@ class SimulatedDriver:
         self._report()
         self.world.after(STEP_SECONDS, self._step)
 
-    def _receive(self, directive: Directive) -> None:
+    def _receive(self, directive: protocol.Directive) -> None:
         """An order from the sidecar; a stalled driver finds it when it goes on."""
         if not self.running:
             return
@@ -173,35 +157,35 @@ class SimulatedDriver:
             self._obey(directive, self.invariants.reported.get(directive.sequence, 0), guessed)
         self.sidecar.acknowledge(directive.sequence)
 
-    def _obey(self, directive: Directive, reported: int, guessed: bool = False) -> None:
+    def _obey(self, directive: protocol.Directive, reported: int, guessed: bool = False) -> None:
         """Carry out an order that was given by our report `reported`, and for which the costs of
         partitions were known or `guessed`."""
         match directive.order:
-            case PlanOrder() as order:
+            case protocol.PlanOrder() as order:
                 # the plan may have been made without the report of a move
                 unknown = reported <= self.moved_in
                 self._place(order, directive.plan_epoch)
                 if not (guessed or unknown):
                     self.invariants.placed(order, self.placement, self.pipeline.costs)
-            case MoveOrder(placement=placement):
+            case protocol.MoveOrder(placement=placement):
                 wanted = {p: n for p, n in placement.items() if self.placement.get(p) != n}
                 self.moving = {p: n for p, n in wanted.items() if n in self.seen}
                 self.moving_guessed = guessed
-            case BufferingOrder(mode=mode):
+            case protocol.BufferingOrder(mode=mode):
                 self.modes["buffering"] = mode
-            case OrderingOrder(mode=mode):
+            case protocol.OrderingOrder(mode=mode):
                 self.modes["ordering"] = mode
-            case DropOrder(nodes=nodes):
+            case protocol.DropOrder(nodes=nodes):
                 self.dropped |= set(nodes.items())
                 for name, incarnation in nodes.items():
                     if name in self.seen and self.seen[name].incarnation == incarnation:
                         self._lose(name)
-            case PauseOrder():
+            case protocol.PauseOrder():
                 self.paused, self.moving = True, {}
-            case ResumeOrder():
+            case protocol.ResumeOrder():
                 self.paused = False
 
-    def _place(self, order: PlanOrder, plan_epoch: int) -> None:
+    def _place(self, order: protocol.PlanOrder, plan_epoch: int) -> None:
         # a coordinator that did not know yet of a move may take what has moved for lost, and what
         # needs that
         unmoved = {p: n for p, n in self.placement.items() if p not in self.moved}
@@ -230,7 +214,7 @@ class SimulatedDriver:
             if known is not None and (not here or known.incarnation != incarnation):
                 self._lose(name)
             if here and name not in self.seen:
-                self.seen[name] = NodeSeen(
+                self.seen[name] = protocol.NodeSeen(
                     incarnation=incarnation, capacity_percent=CAPACITY_PERCENT
                 )
 
@@ -317,7 +301,7 @@ class SimulatedDriver:
         if not alone:
             return
         for directive in decision.directives:
-            if isinstance(directive.order, PlanOrder):
+            if isinstance(directive.order, protocol.PlanOrder):
                 if directive.plan_epoch <= self.following.plan_epoch:
                     continue
                 self.following = directive_acceptance.planned(self.following, directive.plan_epoch)
@@ -331,14 +315,14 @@ class SimulatedDriver:
             progress=own,
             statistics=self._statistics(),
             checkpoint=self._checkpoint() if self.checkpoint else None,
-            heartbeat=Heartbeat(generation=self.generation, since=0.0),
+            heartbeat=protocol.Heartbeat(generation=self.generation, since=0.0),
             domains=None,
         )
 
     def _report(self) -> None:
         """Whatever is new, and how things are: a driver that says nothing counts as silent."""
         self.sequence += 1
-        reports: list[Report] = [self._progress_report()]
+        reports: list[protocol.Report] = [self._progress_report()]
         forgotten = self.sidecar.knows_nothing
         if self.sequence == 1 or forgotten:
             reports = [self._topology(), self._statistics(), *reports]
@@ -357,8 +341,8 @@ class SimulatedDriver:
                 self.following, contact_at, led=self.sidecar.led
             )
 
-    def _topology(self) -> TopologyReport:
-        return TopologyReport(
+    def _topology(self) -> protocol.TopologyReport:
+        return protocol.TopologyReport(
             generation=self.generation,
             sequence=0,
             program="simulated",
@@ -368,32 +352,32 @@ class SimulatedDriver:
             resumed=self.resumed,
         )
 
-    def _statistics(self) -> StatisticsReport:
-        return StatisticsReport(
+    def _statistics(self) -> protocol.StatisticsReport:
+        return protocol.StatisticsReport(
             generation=self.generation,
             sequence=self.measured,
             costs=self.pipeline.costs,
             overhead_percent=self.pipeline.overhead_percent,
         )
 
-    def _checkpoint(self) -> CheckpointReport:
-        return CheckpointReport(
+    def _checkpoint(self) -> protocol.CheckpointReport:
+        return protocol.CheckpointReport(
             generation=self.generation,
             sequence=self.checkpoint,
             epoch=self.checkpoint,
             at=self.checkpoint_at,
         )
 
-    def _heard(self, name: str, seen: NodeSeen) -> NodeSeen:
+    def _heard(self, name: str, seen: protocol.NodeSeen) -> protocol.NodeSeen:
         """A node as a report tells of it; one that is down has been silent since it went."""
         node = self.machines.nodes[name]
         silent_seconds = 0.0 if node.up else self.world.now - node.changed_at
         suspected = self.pipeline.suspects and silent_seconds > SUSPECTED_SECONDS
         return msgspec.structs.replace(seen, silent_seconds=silent_seconds, suspected=suspected)
 
-    def _progress_report(self) -> ProgressReport:
+    def _progress_report(self) -> protocol.ProgressReport:
         forgotten = self.sabotage is SimulationSabotage.FORGOTTEN_ACK
-        return ProgressReport(
+        return protocol.ProgressReport(
             generation=self.generation,
             sequence=self.sequence,
             nodes={name: self._heard(name, seen) for name, seen in self.seen.items()},

@@ -7,7 +7,7 @@ too: it hands out generations and takes commits, and is never away.
 from dataclasses import dataclass, field
 from functools import partial
 
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.reasons import Reason
 from rekindle_simulation.simulated_world import SimulatedWorld

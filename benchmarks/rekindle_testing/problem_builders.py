@@ -62,8 +62,8 @@ def shared_by_pareto(
     partitions: int,
     seed: int,
     *,
-    exponent: float = 0.7,
-    capacity_share: float = 0.5,
+    exponent: float,
+    capacity_share: float,
 ) -> Problem:
     """Everything is lost, and capacity is `capacity_share` of what all that is needed costs.
 

@@ -19,14 +19,7 @@ import msgspec
 from operator_benchmark.cluster_layout import Spark
 from rekindle import protocol
 from rekindle.model import topology as graph
-from rekindle.protocol import (
-    Acknowledgement,
-    Directive,
-    DropOrder,
-    Heartbeat,
-    NodeSeen,
-    store_paths,
-)
+from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_bench.application_fleet import NAMES, REPORT_SECONDS, Member, shape
 from rekindle_zookeeper import Connection
@@ -56,7 +49,7 @@ def driver(spark: Spark, queries: int) -> BenchmarkDriver:
     """Of an application whose partitions are all placed."""
     member = Member(spark.place, shape(queries), partition_percent=1.0)
     member.nodes = {
-        executor.address: NodeSeen(
+        executor.address: protocol.NodeSeen(
             incarnation=f"{executor.number}.0",
             capacity_percent=NODE_PERCENT,
             silent_seconds=0.0,
@@ -94,7 +87,7 @@ class BenchmarkDrivers:
         """What drivers report that have been running for a while."""
         for item in self.all:
             host = f"{item.place.application}-driver"
-            heartbeat = Heartbeat(generation=1, since=time.time(), host=host)
+            heartbeat = protocol.Heartbeat(generation=1, since=time.time(), host=host)
             path = item.place.path(store_paths.HEARTBEAT)
             self._connection.put(path, protocol.encode(heartbeat), ephemeral=True)
             for report in [*item.member.beginning(), item.member.progress()]:
@@ -185,19 +178,21 @@ class BenchmarkDrivers:
                 continue
             found = self._connection.get(f"{folder}/{name}")
             if found is not None:
-                self._carry_out(item, protocol.decode(found[0], Directive, f"{folder}/{name}"))
+                self._carry_out(
+                    item, protocol.decode(found[0], protocol.Directive, f"{folder}/{name}")
+                )
                 done = True
         return done
 
-    def _carry_out(self, item: BenchmarkDriver, directive: Directive) -> None:
+    def _carry_out(self, item: BenchmarkDriver, directive: protocol.Directive) -> None:
         member, order = item.member, directive.order
-        if isinstance(order, DropOrder):
+        if isinstance(order, protocol.DropOrder):
             for address in order.nodes:
                 item.silent.pop(address, None)
                 if address in member.nodes:
                     member.lose(address)
         member.take(directive)
-        answer = Acknowledgement(
+        answer = protocol.Acknowledgement(
             sequence=directive.sequence,
             generation=1,
             outcome="done",

@@ -15,20 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rekindle import protocol
-from rekindle.coordination import LossNotice, session
+from rekindle.coordination import session
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.incident_history import IncidentHistory
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.errors import RekindleError
 from rekindle.protocol import Directive, PlanOrder, store_paths
 from rekindle.protocol.store_paths import Place
+from rekindle_coordinator import coordinator_ports
 from rekindle_coordinator.coordinator_health import Metrics
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_coordinator.coordinator_ports import (
-    DecisionObserver,
-    DecisionTerms,
-    Look,
-    NodeProvider,
-)
 from rekindle_coordinator.record_cache import RecordCache
 from rekindle_zookeeper import Connection
 
@@ -126,8 +122,8 @@ class ApplicationController:
     place: Place
     log: Log
     metrics: Metrics
-    provider: NodeProvider | None = None
-    oversight: DecisionObserver | None = None
+    provider: coordinator_ports.NodeProvider | None = None
+    oversight: coordinator_ports.DecisionObserver | None = None
     history: IncidentHistory = field(default_factory=IncidentHistory)
     known: Known | None = None
     records: RecordCache = field(init=False)
@@ -260,12 +256,12 @@ class ApplicationController:
         if self.oversight is not None and reading is not None:
             self.oversight.heard(self.place, reading)
 
-    def _terms(self, reading: ApplicationReading) -> DecisionTerms:
+    def _terms(self, reading: ApplicationReading) -> coordinator_ports.DecisionTerms:
         if self.oversight is None:
-            return DecisionTerms(reading)
+            return coordinator_ports.DecisionTerms(reading)
         return self.oversight.terms(self.place, reading)
 
-    def _decide(self, case: Case, terms: DecisionTerms, now: float) -> Case:
+    def _decide(self, case: Case, terms: coordinator_ports.DecisionTerms, now: float) -> Case:
         """Decide, write, say so; the case from now on."""
         decision = session.decide(
             case,
@@ -278,7 +274,9 @@ class ApplicationController:
         )
         self._write(decision)
         if self.oversight is not None:
-            self.oversight.decided(self.place, Look(case, terms.reading, decision, now))
+            self.oversight.decided(
+                self.place, coordinator_ports.Look(case, terms.reading, decision, now)
+            )
         return decision.case
 
     def _write(self, decision: Decision) -> None:
@@ -318,7 +316,7 @@ class ApplicationController:
     def _retry_at(self, now: float) -> float:
         return now + PROVIDER_RETRY_SECONDS if any(self.provider_troubles.values()) else NEVER
 
-    def _due(self, case: Case, terms: DecisionTerms, now: float) -> float:
+    def _due(self, case: Case, terms: coordinator_ports.DecisionTerms, now: float) -> float:
         """When time alone changes something: a plan is due, somebody's priority ends."""
         overrides = terms.reading.orders.priorities.values()
         moments = [override.until for override in overrides if override.until is not None]

@@ -19,13 +19,7 @@ from rekindle.model.errors import RekindleError
 from rekindle.protocol import Orders, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
-from rekindle_zookeeper.application_removal import (
-    FoundApplication,
-    look_at_application,
-    remove_application,
-    store_time,
-)
+from rekindle_zookeeper import Conflict, Connection, StoreUnreachable, application_removal
 
 LOOK_SECONDS = 3_600.0
 DAY_SECONDS = 86_400.0
@@ -40,7 +34,7 @@ class ApplicationRetention:
     days: int
     clock: Callable[[], float] = time.monotonic
     _due: float = 0.0
-    _silent: dict[Place, FoundApplication] = field(default_factory=dict)
+    _silent: dict[Place, application_removal.FoundApplication] = field(default_factory=dict)
     _failed: dict[Place, str] = field(default_factory=dict)
     _thread: threading.Thread | None = None
 
@@ -75,7 +69,7 @@ class ApplicationRetention:
         for place in places:
             try:
                 if now is None:
-                    now = store_time(self.connection)
+                    now = application_removal.store_time(self.connection)
                 self._look(place, now, silent, is_gone)
                 self._failed.pop(place, None)
             except Conflict:  # a driver has come, or somebody has ordered something
@@ -91,10 +85,10 @@ class ApplicationRetention:
         self,
         place: Place,
         now: float,
-        silent: dict[Place, FoundApplication],
+        silent: dict[Place, application_removal.FoundApplication],
         is_gone: Callable[[Place], bool],
     ) -> None:
-        found = look_at_application(self.connection, place)
+        found = application_removal.look_at_application(self.connection, place)
         days = (now - found.written_at) / DAY_SECONDS
         kept = not found.versions or found.has_driver or days < self.days
         if kept or self._has_orders(place, now):
@@ -102,7 +96,7 @@ class ApplicationRetention:
             return
         before, silent[place] = silent.get(place), found
         if before == found and is_gone(place):
-            remove_application(self.connection, found)
+            application_removal.remove_application(self.connection, found)
             del silent[place]
             text = f"nobody has written its records for {days:.0f} days, so they were removed"
             self.log.write("application-removed", application=str(place), text=text)

@@ -8,9 +8,9 @@ both can be merged by `at` (seconds since 1970). Written only once the store has
 
 from typing import Any
 
-from rekindle import coordination
-from rekindle.coordination import Case, Decision, Instruction, Plan
+from rekindle.coordination import Case, Decision
 from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.coordination.instructions import Instruction, Plan, PublishPlan, RecordEvent, describe
 from rekindle.model import plan_problem
 from rekindle.protocol import Directive
 from rekindle.protocol.store_paths import Place
@@ -39,9 +39,9 @@ class Log(JsonLineLog):
 def _told(instruction: Instruction, case: Case) -> tuple[str, dict[str, Any]] | None:
     """Kind and fields; None for what shows in the directives, or in the driver's own events."""
     match instruction:
-        case coordination.PublishPlan(plan):
+        case PublishPlan(plan):
             return "plan", _announced(plan, case)
-        case coordination.RecordEvent(kind, reason, text, details):
+        case RecordEvent(kind, reason, text, details):
             return kind, {"reason": str(reason), "text": text, "details": dict(details)}
     return None
 
@@ -63,7 +63,7 @@ def _announced(plan: Plan, case: Case) -> dict[str, Any]:
         "priority_sum": plan.answer.priority_sum,
         "priorities": dict(case.state.priorities),
         "reason": str(plan.reason),
-        "text": coordination.describe(plan),
+        "text": describe(plan),
         "problem": plan_problem.to_record(plan.problem),
         "answer": plan_problem.answer_to_record(plan.answer),
     }

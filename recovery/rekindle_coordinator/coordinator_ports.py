@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.protocol import Heartbeat

@@ -14,23 +14,15 @@ from rekindle.coordination import session
 from rekindle.coordination.coordination_state import NodeStatus
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.errors import RekindleError
-from rekindle.protocol import (
-    CheckpointReport,
-    Heartbeat,
-    Orders,
-    ProgressReport,
-    StatisticsReport,
-    TopologyReport,
-    store_paths,
-)
+from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import Connection, StoreUnreachable
 
 Decoder = Callable[[bytes, str], Any]
 
 
-def _topology(data: bytes, where: str) -> TopologyReport:
-    report = protocol.decode(data, TopologyReport, where)
+def _topology(data: bytes, where: str) -> protocol.TopologyReport:
+    report = protocol.decode(data, protocol.TopologyReport, where)
     report.topology.checked()
     return report
 
@@ -41,11 +33,11 @@ def _decoder(kind: type) -> Decoder:
 
 DECODERS: dict[str, Decoder] = {
     store_paths.TOPOLOGY: _topology,
-    store_paths.STATISTICS: _decoder(StatisticsReport),
-    store_paths.PROGRESS: _decoder(ProgressReport),
-    store_paths.CHECKPOINT: _decoder(CheckpointReport),
-    store_paths.HEARTBEAT: _decoder(Heartbeat),
-    store_paths.ORDERS: _decoder(Orders),
+    store_paths.STATISTICS: _decoder(protocol.StatisticsReport),
+    store_paths.PROGRESS: _decoder(protocol.ProgressReport),
+    store_paths.CHECKPOINT: _decoder(protocol.CheckpointReport),
+    store_paths.HEARTBEAT: _decoder(protocol.Heartbeat),
+    store_paths.ORDERS: _decoder(protocol.Orders),
     store_paths.COORDINATION: session.from_record,
 }
 NAMES = tuple(DECODERS)
@@ -67,7 +59,7 @@ class RecordCache:
 
     connection: Connection
     place: Place
-    heartbeat: Heartbeat | None = None
+    heartbeat: protocol.Heartbeat | None = None
     _stale: set[str] = field(default_factory=lambda: set(NAMES))
     _found: dict[str, _Found] = field(default_factory=dict)
     _troubles: dict[str, RekindleError] = field(default_factory=dict)
@@ -104,7 +96,7 @@ class RecordCache:
             statistics=self._value(store_paths.STATISTICS),
             checkpoint=self._value(store_paths.CHECKPOINT),
             heartbeat=self._value(store_paths.HEARTBEAT),
-            orders=self._value(store_paths.ORDERS) or Orders(),
+            orders=self._value(store_paths.ORDERS) or protocol.Orders(),
             nodes_gone=nodes_gone,
             driver_gone=driver_gone,
         )

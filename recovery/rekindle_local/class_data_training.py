@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rekindle.model.errors import InputError, RekindleError, RunError, TimeLimitError
@@ -32,8 +31,6 @@ APPLICATION_SECONDS_MAX = 600.0
 DUMP_SECONDS_MAX = 120.0
 FAILURE_SECONDS = 3_600.0
 
-Progress = Callable[[str], None]
-
 
 def main() -> int:
     """Makes the archives where they are missing; returns the exit code."""
@@ -47,26 +44,24 @@ def main() -> int:
     return 0
 
 
-def make_class_archives(
-    cache: Path | None = None, progress: Progress = cached_files.say
-) -> ClassArchives:
+def make_class_archives() -> ClassArchives:
     """Makes the archives unless they are there; a second process waits for the first.
 
     Raises `InputError` without java or pyspark, or where the cache cannot be written, `RunError`
     when the training run fails, or has failed in the last hour.
     """
-    cache = cache or class_archives.default_cache()
+    cache, say = class_archives.default_cache(), cached_files.say
     archives = class_archives.find_class_archives(cache, find_distribution())
     if archives.complete:
         return archives
     begun = time.time()
-    with cached_files.locked(archives.directory, progress):
+    with cached_files.locked(archives.directory, say):
         if not archives.complete:
             _check_last_failure(archives)
-            progress("making class-data archives, once for this Java and this Spark: a minute")
-            _make_or_record_why_not(archives, cache, progress)
-            progress(f"class-data archives made in {time.time() - begun:.0f} s")
-    cached_files.remove_unused(cache, now=time.time(), progress=progress)
+            say("making class-data archives, once for this Java and this Spark: a minute")
+            _make_or_record_why_not(archives, cache)
+            say(f"class-data archives made in {time.time() - begun:.0f} s")
+    cached_files.remove_unused(cache, now=time.time(), progress=say)
     return archives
 
 
@@ -81,7 +76,7 @@ def _check_last_failure(archives: ClassArchives) -> None:
         )
 
 
-def _make_or_record_why_not(archives: ClassArchives, cache: Path, progress: Progress) -> None:
+def _make_or_record_why_not(archives: ClassArchives, cache: Path) -> None:
     try:
         with (
             cached_files.recording_failures(archives.directory, is_wanted=_is_fault),
@@ -90,7 +85,7 @@ def _make_or_record_why_not(archives: ClassArchives, cache: Path, progress: Prog
             class_archives.link_spark(archives, workshop)
             for damaged in (archives.daemon, archives.executor):
                 cached_files.remove(damaged)  # no JVM writes an archive while it uses another
-            _train(archives, cache, workshop, progress)
+            _train(archives, cache, workshop)
     except OSError as error:
         raise RunError(
             where=str(archives.directory),
@@ -104,7 +99,7 @@ def _is_fault(error: RekindleError) -> bool:
     return not isinstance(error, TimeLimitError)
 
 
-def _train(archives: ClassArchives, cache: Path, directory: Path, progress: Progress) -> None:
+def _train(archives: ClassArchives, cache: Path, directory: Path) -> None:
     daemon, executor = directory / "daemon.jsa", directory / "executor.jsa"
     with LocalCluster(
         nodes=1,
@@ -114,9 +109,9 @@ def _train(archives: ClassArchives, cache: Path, directory: Path, progress: Prog
         class_data_cache=cache,
     ) as cluster:
         options = f"{cluster.executor_java_options()} {shlex.quote(_dump_option(executor))}"
-        progress("class-data archives: running a small application")
+        cached_files.say("class-data archives: running a small application")
         _run_application(cluster.master_url, options, executor)
-        progress("class-data archives: writing that of workers")
+        cached_files.say("class-data archives: writing that of workers")
         _end_worker(cluster)
     for made, place in ((daemon, archives.daemon), (finished_archive(executor), archives.executor)):
         if not _is_usable(made, archives.installed.java):

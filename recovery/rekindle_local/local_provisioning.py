@@ -23,7 +23,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from rekindle import protocol
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.errors import RunError
 from rekindle.protocol import Heartbeat

@@ -172,7 +172,7 @@ def configure(server: ZookeeperServer, ensemble: Sequence[ZookeeperServer]) -> N
     server.configuration.write_text("".join(lines), encoding="ascii")
 
 
-def find_class_path(distribution: Distribution, *, tls: bool = False) -> str:
+def find_class_path(distribution: Distribution, *, tls: bool) -> str:
     """The class path of a server. Raises `InputError` when the wheel lacks a jar of it."""
     folder = distribution.spark_home / "jars"
     patterns = (*_JARS, *(_TLS_JARS if tls else ()))

@@ -20,9 +20,7 @@ from rekindle.model.errors import RunError
 from rekindle_cli import cli_options
 from rekindle_local import cached_files, class_archives, spark_distribution
 from rekindle_local.daemons import Daemon
-from rekindle_local.local_nodes import CPU_QUOTA, LocalNode, LocalNodes
-
-__all__ = ["LocalCluster", "LocalNode"]
+from rekindle_local.local_nodes import CPU_QUOTA, LocalNodes
 
 MASTER_HOST = "127.0.0.1"
 # A host's socket lies there (HostFolder.java), and the path of a Unix socket ends at 107 bytes.

@@ -11,15 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from rekindle.protocol import (
-    MESSAGE_BYTES_MAX,
-    CheckpointReport,
-    Heartbeat,
-    ProgressReport,
-    StatisticsReport,
-    TopologyReport,
-    store_paths,
-)
+from rekindle import protocol
+from rekindle.protocol import store_paths
 from rekindle_sidecar.json_log import tell
 from rekindle_zookeeper import Connection
 
@@ -65,7 +58,9 @@ def compare(standing: Stamp | None, ours: Stamp) -> Precedence:
     return Precedence.FENCED if standing.generation > ours.generation else Precedence.KEEP
 
 
-def compare_heartbeats(standing: Heartbeat | None, ours: Heartbeat, arriving: bool) -> Precedence:
+def compare_heartbeats(
+    standing: protocol.Heartbeat | None, ours: protocol.Heartbeat, arriving: bool
+) -> Precedence:
     """Of a heartbeat over the one that stands.
 
     Of two of one generation the driver has chosen the sidecar where it is `arriving`: there the
@@ -91,10 +86,10 @@ def compare_heartbeats(standing: Heartbeat | None, ours: Heartbeat, arriving: bo
 ACKS_MAX = 1_000
 # In the order in which they are written: no coordinator meets a report without its topology.
 KINDS = {
-    TopologyReport: store_paths.TOPOLOGY,
-    StatisticsReport: store_paths.STATISTICS,
-    ProgressReport: store_paths.PROGRESS,
-    CheckpointReport: store_paths.CHECKPOINT,
+    protocol.TopologyReport: store_paths.TOPOLOGY,
+    protocol.StatisticsReport: store_paths.STATISTICS,
+    protocol.ProgressReport: store_paths.PROGRESS,
+    protocol.CheckpointReport: store_paths.CHECKPOINT,
 }
 
 
@@ -232,7 +227,7 @@ def choose_directives(
         if envelope is not None and envelope.generation == generation and envelope.sequence > after
     ]
     chosen: list[Envelope] = []
-    room = MESSAGE_BYTES_MAX * 9 // 10  # the rest is for what is around them
+    room = protocol.MESSAGE_BYTES_MAX * 9 // 10  # the rest is for what is around them
     for envelope in sorted(wanted, key=lambda envelope: envelope.sequence):
         room -= len(bytes(envelope.data))
         if envelope.after > after or (room < 0 and chosen):

@@ -23,30 +23,8 @@ import msgspec
 
 from rekindle import protocol
 from rekindle.model.errors import InputError
-from rekindle.protocol import (
-    VERSION,
-    VERSION_OLDEST,
-    Acknowledgement,
-    CheckpointReport,
-    Handshake,
-    HandshakeAnswer,
-    Heartbeat,
-    ProgressReport,
-    SourceSeen,
-    StatisticsReport,
-    TopologyReport,
-    store_paths,
-)
+from rekindle.protocol import store_paths
 from rekindle_sidecar import held_records, http_errors
-from rekindle_sidecar.held_records import (
-    KINDS,
-    Envelope,
-    HeldReport,
-    HeldReports,
-    Inbox,
-    Stamp,
-    are_foreign,
-)
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.json_log import tell
 
@@ -115,7 +93,7 @@ class SidecarCounters:
     acks: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     late_rows: Mapping[str, int] = field(default_factory=dict)
-    sources: Mapping[str, SourceSeen] = field(default_factory=dict)
+    sources: Mapping[str, protocol.SourceSeen] = field(default_factory=dict)
 
 
 # a driver tells its topology at once
@@ -125,7 +103,12 @@ TOPOLOGY_SECONDS = 5.0
 # plan that is made alone too soon is adopted, or refused what did not know of it.
 LEADERLESS_SECONDS = 10.0
 
-AnyReport = TopologyReport | ProgressReport | StatisticsReport | CheckpointReport
+AnyReport = (
+    protocol.TopologyReport
+    | protocol.ProgressReport
+    | protocol.StatisticsReport
+    | protocol.CheckpointReport
+)
 
 
 class DriverConnection(Protocol):
@@ -157,15 +140,15 @@ class SidecarSession:
         self.place = place
         self.contact_seconds = contact_seconds
         self.figures = SidecarCounters()
-        self.held = HeldReports()
-        self.inbox: Inbox = {}
+        self.held = held_records.HeldReports()
+        self.inbox: held_records.Inbox = {}
         self.wake: Callable[[], None] = lambda: None
         self.news = asyncio.Event()
         self.generation = 0
         self.fenced_by = 0
         self.store = ""
         self.other_store: Callable[[], RequestRefusal] | None = None
-        self.heartbeat: Heartbeat | None = None
+        self.heartbeat: protocol.Heartbeat | None = None
         self.arriving = False
         self.store_reachable = False
         self.heartbeat_up = False
@@ -199,7 +182,7 @@ class SidecarSession:
     def handshake(self, data: bytes, line: DriverConnection, peer: int) -> bytes:
         """Take a driver's introduction; the answer. `peer` is the process at the other end, for a
         driver that does not name its own."""
-        hello = _decoded(data, Handshake, "handshake")
+        hello = _decoded(data, protocol.Handshake, "handshake")
         version = _agreed(hello)
         if (hello.namespace, hello.application) != (self.place.namespace, self.place.application):
             raise http_errors.malformed(
@@ -212,7 +195,7 @@ class SidecarSession:
         self._take_store(hello)
         self._refuse_older("handshake", hello.generation)
         if hello.generation > self.generation:
-            self.held = HeldReports()
+            self.held = held_records.HeldReports()
         self.held.begin_again()
         self.generation, self._introduced_at = hello.generation, self._clock()
         self.heartbeat = self._heartbeat(hello, peer)
@@ -227,7 +210,7 @@ class SidecarSession:
             process_id=self.heartbeat.process_id,
         )
         return protocol.encode(
-            HandshakeAnswer(
+            protocol.HandshakeAnswer(
                 version=version,
                 contact_seconds=self.contact_seconds,
                 store_reachable=self.store_reachable,
@@ -238,13 +221,13 @@ class SidecarSession:
         """Take a report; the answer."""
         report = _report(data)
         self._admit("report", report.generation, line)
-        name = KINDS[type(report)]
-        of_store = report.store if isinstance(report, TopologyReport) else ""
-        stamp = Stamp(report.generation, report.sequence, of_store)
+        name = held_records.KINDS[type(report)]
+        of_store = report.store if isinstance(report, protocol.TopologyReport) else ""
+        stamp = held_records.Stamp(report.generation, report.sequence, of_store)
         self.figures.reports[name] += 1
-        if not self.held.take(HeldReport(name, stamp, protocol.encode(report))):
+        if not self.held.take(held_records.HeldReport(name, stamp, protocol.encode(report))):
             self.figures.repeated += 1
-        elif isinstance(report, ProgressReport):
+        elif isinstance(report, protocol.ProgressReport):
             self.figures.late_rows = report.late_rows
             self.figures.sources = report.sources
         self.wake()
@@ -258,7 +241,7 @@ class SidecarSession:
 
     def acknowledge(self, data: bytes, line: DriverConnection) -> bytes:
         """Take an acknowledgement; the answer."""
-        ack = _decoded(data, Acknowledgement, "acknowledgement")
+        ack = _decoded(data, protocol.Acknowledgement, "acknowledgement")
         self._admit("acknowledgement", ack.generation, line)
         if self.held.acknowledge(ack.sequence, protocol.encode(ack)):
             self.figures.acks[ack.outcome] += 1
@@ -298,7 +281,7 @@ class SidecarSession:
             "led": self.led,
             "driver_heard_seconds": self.heard_seconds(),
             "held": len(self.held),
-            "versions": {"oldest": VERSION_OLDEST, "newest": VERSION},
+            "versions": {"oldest": protocol.VERSION_OLDEST, "newest": protocol.VERSION},
         }
 
     def heard_seconds(self) -> float | None:
@@ -308,7 +291,7 @@ class SidecarSession:
             return None
         return 0.0 if self._contact.polls else round(self._clock() - heard_at, 3)
 
-    def wanted_heartbeat(self) -> Heartbeat | None:
+    def wanted_heartbeat(self) -> protocol.Heartbeat | None:
         """The heartbeat that the store should have; None while the driver is away or fenced."""
         now = self._clock()
         self._lines = {line for line in self._lines if not line.is_closing()}
@@ -323,7 +306,7 @@ class SidecarSession:
             return
         self.fenced_by = newer
         if self.fenced:
-            self.held = HeldReports()
+            self.held = held_records.HeldReports()
             tell("fenced", generation=self.generation, by=newer)
         self.ring()
 
@@ -333,11 +316,11 @@ class SidecarSession:
         self.other_store = partial(
             http_errors.other_store, self.place, generation, is_there=is_there
         )
-        self.held = HeldReports()
+        self.held = held_records.HeldReports()
         tell("other-store", generation=self.generation, known=generation)
         self.ring()
 
-    def refill(self, found: Inbox) -> None:
+    def refill(self, found: held_records.Inbox) -> None:
         """The directives that are in the store now."""
         self.inbox = found
         self.ring()
@@ -361,7 +344,9 @@ class SidecarSession:
         self.news.set()
         self.news = asyncio.Event()
 
-    async def _next_directives(self, after: int, generation: int, wait: float) -> list[Envelope]:
+    async def _next_directives(
+        self, after: int, generation: int, wait: float
+    ) -> list[held_records.Envelope]:
         end, led = self._clock() + wait, self.led
         while True:
             self._refuse_older("directives", generation)
@@ -385,14 +370,14 @@ class SidecarSession:
             raise RequestRefusal(428, Cause.NO_HANDSHAKE, error)
         self._hear(line)
 
-    def _take_store(self, hello: Handshake) -> None:
+    def _take_store(self, hello: protocol.Handshake) -> None:
         """Begin again where the driver has another checkpoint store than the one before, or one
         whose generations begin anew."""
         self.other_store = None  # whether it is one is to be seen again
         begins = not self.store and hello.generation < self.generation
-        if hello.store and (begins or are_foreign(self.store, hello.store)):
+        if hello.store and (begins or held_records.are_foreign(self.store, hello.store)):
             self.generation = self.fenced_by = 0
-            self.held = HeldReports()
+            self.held = held_records.HeldReports()
         self.store = hello.store or self.store
 
     def _refuse_older(self, where: str, generation: int) -> None:
@@ -408,9 +393,9 @@ class SidecarSession:
         if not self.heartbeat_up:
             self.wake()
 
-    def _heartbeat(self, hello: Handshake, peer: int) -> Heartbeat:
+    def _heartbeat(self, hello: protocol.Handshake, peer: int) -> protocol.Heartbeat:
         """The standing one where the same driver introduces itself again."""
-        heartbeat = Heartbeat(
+        heartbeat = protocol.Heartbeat(
             generation=hello.generation,
             since=self._wall_clock(),
             host=hello.host or socket.gethostname(),
@@ -423,12 +408,12 @@ class SidecarSession:
         return heartbeat
 
 
-def _agreed(hello: Handshake) -> int:
+def _agreed(hello: protocol.Handshake) -> int:
     try:
         return protocol.agree(hello.oldest, hello.newest)
     except InputError as error:
         versions = {
-            "sidecar": {"oldest": VERSION_OLDEST, "newest": VERSION},
+            "sidecar": {"oldest": protocol.VERSION_OLDEST, "newest": protocol.VERSION},
             "driver": {"oldest": hello.oldest, "newest": hello.newest},
         }
         raise RequestRefusal(426, Cause.VERSION, error, versions) from error
@@ -453,10 +438,10 @@ def _unknown_kind(data: bytes) -> InputError | None:
         kind = msgspec.json.decode(data, type=_Kind).kind
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if kind in KINDS.values():
+    if kind in held_records.KINDS.values():
         return None
     return InputError(
         where="report: kind",
         what=f"{kind[:60]!r} is not known here",
-        remedy=f"send one of {', '.join(KINDS.values())}",
+        remedy=f"send one of {', '.join(held_records.KINDS.values())}",
     )

@@ -9,8 +9,6 @@ from rekindle_local import process_sets
 from testbed.cluster.containerd_images import BUSYBOX
 from testbed.node_objects import HOSTNAME
 
-__all__ = ["WAIT_SECONDS_MAX", "Pods"]
-
 WAIT_SECONDS_MAX = 180.0
 SHARED = "/shared"
 

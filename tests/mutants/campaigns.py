@@ -18,8 +18,6 @@ from mutants.catalogue import Fault
 from mutants.copies import Copy, copied
 from mutants.trials import Outcome, Verdict
 
-__all__ = ["Report", "try_all"]
-
 COPIES = 2
 
 Report = Callable[[Fault, Verdict], None]

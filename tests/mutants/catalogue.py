@@ -18,8 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["FAULTS", "CatalogueError", "Fault", "check", "chosen", "load", "moved", "moves"]
-
 FAULTS = Path(__file__).with_name("faults.toml")
 FIELDS = ("name", "file", "old", "new", "harm", "tests")
 UNIT = "tests/unit/"

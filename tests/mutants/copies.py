@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Copy", "Ended", "Finished", "copied", "python_of"]
-
 SOURCE_ROOTS = ("recovery", "operator", "e2e", "benchmarks")
 JARS = "**/jvm/*.jar"
 # Tests that are interrupted end what they have started; after so many seconds they are killed.

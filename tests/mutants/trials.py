@@ -14,8 +14,6 @@ from typing import Any
 from mutants.catalogue import Fault
 from mutants.copies import Copy, Finished
 
-__all__ = ["Outcome", "Verdict", "passes", "prepare", "sentence", "to_record", "tried"]
-
 PYTEST = ("-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider")
 # A test that hangs has noticed the fault, and need not hang for long.
 TEST_SECONDS_MAX = 400

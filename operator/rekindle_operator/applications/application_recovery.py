@@ -50,11 +50,8 @@ from rekindle_operator.applications.application_plan import (
 from rekindle_operator.applications.application_writer import ApplicationWriter
 from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
-from rekindle_operator.cluster import application_matching
-from rekindle_operator.cluster.api_client import Api, ApiRefused
-from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster import api_client, application_matching, cluster_view, work_queue
 from rekindle_operator.cluster.pods import PodSeen
-from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning import ExecutorShape, NodeDemand, NodeIncident, limits_of
@@ -79,10 +76,10 @@ class ApplicationRecovery:
     became of them. `demands` are for nodes, `buckets` of applications whose new pods wait.
     """
 
-    known: ClusterView
+    known: cluster_view.ClusterView
     judge: DetectionRunner
-    api: Api
-    errands: WorkQueue
+    api: api_client.Api
+    errands: work_queue.WorkQueue
     log: Log
     identity: str
     reference: Callable[[application_matching.MatchedApplication], ApplicationReference]
@@ -653,7 +650,7 @@ class ApplicationRecovery:
         """An errand. What is refused as the application has gone, with its namespace, is left."""
         try:
             self._writer.write(place, spec, status, kept)
-        except ApiRefused:
+        except api_client.ApiRefused:
             if place in self._there:
                 raise
 

@@ -21,16 +21,7 @@ from rekindle_operator.api.recovery_resource import (
     recovery_name,
     to_status,
 )
-from rekindle_operator.cluster import object_kinds
-from rekindle_operator.cluster.api_client import (
-    NOT_FOUND,
-    STRATEGIC_MERGE,
-    Api,
-    ApiRefused,
-    Body,
-    ObjectConflict,
-    path_of,
-)
+from rekindle_operator.cluster import api_client, object_kinds
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.pods import PodSeen, without_gate
 from rekindle_operator.recovery import event_writer, kubernetes_events
@@ -42,7 +33,7 @@ class ApplicationWriter:
     """`identity` is the operator's pod, which the events name."""
 
     known: ClusterView
-    api: Api
+    api: api_client.Api
     log: Log
     identity: str
 
@@ -51,7 +42,9 @@ class ApplicationWriter:
         body = self.api.get(_path(place, spec))
         if body is None:
             made = recovery_resource.to_object(place.namespace, spec)
-            body = self.api.create(path_of(object_kinds.RECOVERIES, place.namespace), made)
+            body = self.api.create(
+                api_client.path_of(object_kinds.RECOVERIES, place.namespace), made
+            )
         self._announce(place, spec, status, body)
         if status.has_ended:
             self._put_away(place, kept)
@@ -63,7 +56,7 @@ class ApplicationWriter:
             self._announce(place, spec, status, body)
 
     def _announce(
-        self, place: Place, spec: RecoverySpec, status: RecoveryStatus, body: Body
+        self, place: Place, spec: RecoverySpec, status: RecoveryStatus, body: api_client.Body
     ) -> None:
         """Events of what is new, then the status on the version that was read; nothing where that
         is of a newer release, and something of it was left out."""
@@ -86,18 +79,18 @@ class ApplicationWriter:
         ended = [item for item in known if item.status.has_ended]
         ended.sort(key=lambda item: item.spec.incident, reverse=True)
         for item in ended[kept:]:
-            path = path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)
+            path = api_client.path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)
             self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
 
     def lift(self, pod: PodSeen) -> None:
         """Take our gate off a pod, and leave those of others."""
-        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
+        path = api_client.path_of(object_kinds.PODS, pod.namespace, pod.name)
         try:
-            self.api.patch(path, without_gate(pod.uid), STRATEGIC_MERGE)
-        except ObjectConflict:
+            self.api.patch(path, without_gate(pod.uid), api_client.STRATEGIC_MERGE)
+        except api_client.ObjectConflict:
             return  # another pod has its name by now
-        except ApiRefused as refused:
-            if refused.status != NOT_FOUND:
+        except api_client.ApiRefused as refused:
+            if refused.status != api_client.NOT_FOUND:
                 raise
             return
         self.log.write("gate-lifted", pod=pod.name, namespace=pod.namespace)
@@ -105,7 +98,7 @@ class ApplicationWriter:
 
 def _path(place: Place, spec: RecoverySpec) -> str:
     name = recovery_name(spec.application, spec.incident)
-    return path_of(object_kinds.RECOVERIES, place.namespace, name)
+    return api_client.path_of(object_kinds.RECOVERIES, place.namespace, name)
 
 
 def _owner(place: Place, application: ApplicationReference) -> ObjectReference | None:

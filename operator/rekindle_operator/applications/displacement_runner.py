@@ -21,19 +21,10 @@ import msgspec
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.recovery_resource import DISPLACED_MAX, Displaced, recovery_name
-from rekindle_operator.applications import application_incident, displacement
+from rekindle_operator.applications import application_incident, application_plan, displacement
 from rekindle_operator.applications.application_incident import ApplicationLook, OpenStory
-from rekindle_operator.applications.application_plan import (
-    ApplicationDemand,
-    ApplicationPlan,
-    PlanSolver,
-)
 from rekindle_operator.applications.displacement import Displacement, NotInTime, RoomMade
-from rekindle_operator.cluster import object_kinds
-from rekindle_operator.cluster.api_client import Api, ObjectConflict, path_of
-from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.pods import PodSeen
-from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.cluster import api_client, cluster_view, object_kinds, pods, work_queue
 from rekindle_operator.recovery.recovery_inputs import moment
 
 # Executors that have not gone by then stay: somebody keeps it, or the Recovery cannot be written.
@@ -56,9 +47,9 @@ class _Pause:
 class DisplacementRunner:
     """Used by the deciding thread; pods are deleted in errands."""
 
-    known: ClusterView
-    api: Api
-    errands: WorkQueue
+    known: cluster_view.ClusterView
+    api: api_client.Api
+    errands: work_queue.WorkQueue
     log: Log
     # by policy
     _pauses: dict[str, _Pause] = field(default_factory=dict)
@@ -76,11 +67,11 @@ class DisplacementRunner:
     def choose(
         self,
         policy: str,
-        applications: Mapping[str, ApplicationDemand],
-        made: ApplicationPlan,
+        applications: Mapping[str, application_plan.ApplicationDemand],
+        made: application_plan.ApplicationPlan,
         before: RoomMade,
         may_run: Callable[[str], Collection[str]],
-        solver: PlanSolver,
+        solver: application_plan.PlanSolver,
     ) -> Displacement | NotInTime | None:
         """As `displacement.choose`; in a pause after one that was not made in time nothing is
         chosen."""
@@ -171,14 +162,14 @@ class DisplacementRunner:
         recovery = self.known.recoveries.get(place, {}).get(name)
         return recovery is not None and recovery.status.displaced == story.displaced
 
-    def _delete(self, place: Place, story: OpenStory, pod: PodSeen) -> None:
+    def _delete(self, place: Place, story: OpenStory, pod: pods.PodSeen) -> None:
         """Delete an executor, unless that was called off."""
         if pod.uid not in (story.leaving or ()):
             return
-        path = path_of(object_kinds.PODS, pod.namespace, pod.name)
+        path = api_client.path_of(object_kinds.PODS, pod.namespace, pod.name)
         try:
             there = self.api.delete(path, {"preconditions": {"uid": pod.uid}})
-        except ObjectConflict:
+        except api_client.ObjectConflict:
             return  # another pod has its name by now
         if there:
             self.log.write(

@@ -14,10 +14,7 @@ from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.cluster import application_matching
-from rekindle_operator.cluster.application_matching import MatchedApplication
-from rekindle_operator.cluster.cluster_cache import ClusterCache
-from rekindle_operator.cluster.pods import PodSeen
+from rekindle_operator.cluster import application_matching, cluster_cache, pods
 from rekindle_operator.policies import effective_policy, policy_selection
 from rekindle_operator.policies.effective_policy import Effective
 
@@ -30,7 +27,7 @@ class ClusterView:
     looked.
     """
 
-    registry: ClusterCache = field(default_factory=ClusterCache)
+    registry: cluster_cache.ClusterCache = field(default_factory=cluster_cache.ClusterCache)
     policies: dict[str, RecoveryPolicy] = field(default_factory=dict)
     classes: dict[str, RecoveryClass] = field(default_factory=dict)
     recoveries: dict[Place, dict[str, Recovery]] = field(default_factory=dict)
@@ -98,7 +95,7 @@ class ClusterView:
         self.unreadable[f"{kind} {name}"] = why
         self.stirred = True
 
-    def application(self, place: Place) -> MatchedApplication | None:
+    def application(self, place: Place) -> application_matching.MatchedApplication | None:
         """An application as it is now."""
         return self.registry.application(place)
 
@@ -107,7 +104,7 @@ class ClusterView:
         gets RuntimeError where what is seen changes meanwhile."""
         return self.registry.has_objects(place)
 
-    def applications(self) -> Iterator[MatchedApplication]:
+    def applications(self) -> Iterator[application_matching.MatchedApplication]:
         """All of them."""
         for place in sorted(self.registry.places()):
             found = self.registry.application(place)
@@ -152,7 +149,7 @@ class ClusterView:
         """Whether a person has approved of a recovery that is open."""
         return any(item.spec.approved for item in self.open_of(place).values())
 
-    def nameless(self, policy: RecoveryPolicy) -> tuple[PodSeen, ...]:
+    def nameless(self, policy: RecoveryPolicy) -> tuple[pods.PodSeen, ...]:
         """Drivers that a policy selects and that nothing names."""
         selector = policy.spec.selector
         return tuple(

@@ -19,29 +19,6 @@ import msgspec
 
 from rekindle_operator.api import quantities
 
-__all__ = [
-    "APACHE",
-    "APPLICATION_LABEL",
-    "AWAITED",
-    "GATE",
-    "KEPT_OFF_ANNOTATION",
-    "KUBEFLOW",
-    "RUN_LABEL",
-    "SIDECAR",
-    "SPARK_APPLICATION_GROUPS",
-    "Labels",
-    "Occupant",
-    "PodSeen",
-    "Role",
-    "Sidecar",
-    "has_gate",
-    "interned",
-    "moment",
-    "pod_seen",
-    "shared",
-    "without_gate",
-]
-
 # Finds the container of a pod that runs Spark: by its command first, then by name and place.
 #
 # Spark takes one container of a pod template, under whatever name it has there, and puts it

@@ -11,13 +11,7 @@ from typing import Any
 import msgspec
 
 from rekindle.model.errors import InputError
-from rekindle_operator.cluster.pods import (
-    KUBEFLOW,
-    SPARK_APPLICATION_GROUPS,
-    interned,
-    moment,
-    shared,
-)
+from rekindle_operator.cluster import pods
 
 # States from which neither operator starts a driver again.
 ENDED_STATES = frozenset(
@@ -86,25 +80,25 @@ def application_seen(body: Record) -> SparkApplicationSeen:
     """What is kept of a SparkApplication; raises InputError for one of a third group."""
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     group = body.get("apiVersion", "").partition("/")[0]
-    if group not in SPARK_APPLICATION_GROUPS:
+    if group not in pods.SPARK_APPLICATION_GROUPS:
         raise InputError(
             where=f"SparkApplication {metadata.get('namespace')}/{metadata.get('name')}",
             what=f"is of the API group {group or 'without a name'}, which nobody here knows",
-            remedy=f"known are: {', '.join(SPARK_APPLICATION_GROUPS)}",
+            remedy=f"known are: {', '.join(pods.SPARK_APPLICATION_GROUPS)}",
         )
-    if group == KUBEFLOW:
+    if group == pods.KUBEFLOW:
         state, restart_policy, start_seconds_max = *_kubeflow(spec, status), 0
     else:
         state, restart_policy, start_seconds_max = _apache(spec, status)
     return SparkApplicationSeen(
-        group=interned(group),
-        namespace=interned(metadata.get("namespace")),
-        name=interned(metadata["name"]),
+        group=pods.interned(group),
+        namespace=pods.interned(metadata.get("namespace")),
+        name=pods.interned(metadata["name"]),
         uid=metadata["uid"],
-        created_at=moment(metadata.get("creationTimestamp")),
-        labels=shared(metadata.get("labels")),
-        state=interned(state),
-        restart_policy=interned(restart_policy or "Never"),
+        created_at=pods.moment(metadata.get("creationTimestamp")),
+        labels=pods.shared(metadata.get("labels")),
+        state=pods.interned(state),
+        restart_policy=pods.interned(restart_policy or "Never"),
         start_seconds_max=start_seconds_max,
     )
 

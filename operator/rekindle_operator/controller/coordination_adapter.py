@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.coordination.session import ApplicationReading
 from rekindle.protocol import PROTECTED_QUERIES, Heartbeat, NodeSeen, Orders, ProgressReport

@@ -42,7 +42,7 @@ from rekindle_operator.provisioning import (
     limits_of,
 )
 from rekindle_operator.provisioning.node_provisioner import NodeProvisioner, Rows, Wanted, by_place
-from rekindle_operator.recovery import ClusterFacts, RecoveryTerms, lost_hosts
+from rekindle_operator.recovery.recovery_inputs import ClusterFacts, RecoveryTerms, lost_hosts
 from rekindle_operator.recovery.recovery_writer import Moment, RecoveryWriter
 from rekindle_operator.remediation.pod_eviction import PodEviction, kept_off_needlessly
 from rekindle_operator.remediation.remediation_runner import RemediationRunner, RemediationWriter

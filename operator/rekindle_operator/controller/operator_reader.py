@@ -10,14 +10,7 @@ from datetime import datetime
 
 from rekindle.coordination.incident_history import ProgressPoint
 from rekindle.protocol import store_paths
-from rekindle_console.console_reader import (
-    ApplicationRecord,
-    PastIncident,
-    PastPlan,
-    PastQuery,
-    PlanRecord,
-    ProcessRecord,
-)
+from rekindle_console import console_reader
 from rekindle_console.coordinator_reader import CoordinatorReader
 from rekindle_operator.api.recovery_resource import PlanMade, Recovery
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -30,19 +23,19 @@ class OperatorReader:
     inner: CoordinatorReader
     known: ClusterView
 
-    def process(self) -> ProcessRecord:
+    def process(self) -> console_reader.ProcessRecord:
         """Who answers, and how it is."""
         return self.inner.process()
 
-    def applications(self) -> Sequence[ApplicationRecord]:
+    def applications(self) -> Sequence[console_reader.ApplicationRecord]:
         """All that are in the store, by name."""
         return self.inner.applications()
 
-    def plans(self, application: str) -> Sequence[PlanRecord]:
+    def plans(self, application: str) -> Sequence[console_reader.PlanRecord]:
         """The newest plans in the store, the newest first."""
         return self.inner.plans(application)
 
-    def incidents(self, application: str) -> Sequence[PastIncident]:
+    def incidents(self, application: str) -> Sequence[console_reader.PastIncident]:
         """As the Recoveries tell them, with their course where this process has seen it; others as
         the store and this process know them."""
         seen = {item.number: item for item in self.inner.incidents(application)}
@@ -53,9 +46,9 @@ class OperatorReader:
         return [seen[number] for number in sorted(seen, reverse=True)]
 
 
-def _told(recovery: Recovery, points: Iterable[ProgressPoint]) -> PastIncident:
+def _told(recovery: Recovery, points: Iterable[ProgressPoint]) -> console_reader.PastIncident:
     status = recovery.status
-    return PastIncident(
+    return console_reader.PastIncident(
         number=recovery.spec.incident,
         outcome=(status.phase or "ended") if status.has_ended else "open",
         source=f"Recovery {recovery.metadata.namespace}/{recovery.metadata.name}",
@@ -66,7 +59,7 @@ def _told(recovery: Recovery, points: Iterable[ProgressPoint]) -> PastIncident:
         domains=status.domains_impaired,
         plans=tuple(map(_plan, status.plans)),
         queries=tuple(
-            PastQuery(
+            console_reader.PastQuery(
                 name=query.name,
                 priority=query.priority,
                 lost_at=_seconds(query.lost_at),
@@ -80,10 +73,10 @@ def _told(recovery: Recovery, points: Iterable[ProgressPoint]) -> PastIncident:
     )
 
 
-def _plan(plan: PlanMade) -> PastPlan:
+def _plan(plan: PlanMade) -> console_reader.PastPlan:
     taken = "done" if plan.acknowledged_at is not None else "awaited"
     outcome = taken if plan.refused is None else f"refused: {plan.refused}"
-    return PastPlan(plan.number, plan.reason, plan.text, _seconds(plan.at), outcome)
+    return console_reader.PastPlan(plan.number, plan.reason, plan.text, _seconds(plan.at), outcome)
 
 
 def _seconds(moment: datetime | None) -> float | None:

@@ -17,10 +17,7 @@ from functools import partial
 
 from rekindle.model.errors import InputError
 from rekindle_coordinator.coordinator_log import Log
-from rekindle_operator.cluster import object_kinds
-from rekindle_operator.cluster.api_client import Api, path_of
-from rekindle_operator.cluster.json_access import text
-from rekindle_operator.cluster.work_queue import UpkeepThread
+from rekindle_operator.cluster import api_client, json_access, object_kinds, work_queue
 from rekindle_operator.webhook import certificate_rotation
 from rekindle_operator.webhook.certificate_rotation import Issued, RotationStep, StoredCertificates
 from rekindle_operator.webhook.injection_spec import Body
@@ -48,7 +45,7 @@ def _nobody() -> bool:
 class StoreCertificate:
     """`hosts` are the names of the servers; the replica that `acts` writes, all others read."""
 
-    api: Api
+    api: api_client.Api
     namespace: str
     hosts: Collection[str]
     log: Log
@@ -56,11 +53,11 @@ class StoreCertificate:
     issue: Callable[[Collection[str], datetime], Issued] = ISSUE
     settle_seconds: float = SETTLE_SECONDS
     _kept: StoredCertificates = field(default_factory=StoredCertificates)
-    upkeep: UpkeepThread = field(init=False)
+    upkeep: work_queue.UpkeepThread = field(init=False)
     _seen: tuple[bytes, datetime] | None = None
 
     def __post_init__(self) -> None:
-        self.upkeep = UpkeepThread(
+        self.upkeep = work_queue.UpkeepThread(
             "store-certificate",
             lambda: self.turn(datetime.now(UTC)),
             lambda: FIRST_SECONDS if self._kept.current is None else TEND_SECONDS,
@@ -86,7 +83,7 @@ class StoreCertificate:
 
     def turn(self, now: datetime) -> None:
         """Read it, and do what is due. Raises what the API server says."""
-        secret = self.api.get(path_of(object_kinds.SECRETS, self.namespace, SECRET))
+        secret = self.api.get(api_client.path_of(object_kinds.SECRETS, self.namespace, SECRET))
         self._kept = certificate_rotation.from_secret(secret)
         if not self.acts():
             return
@@ -104,7 +101,7 @@ class StoreCertificate:
         )
         kept = certificate_rotation.followed(self._kept, step, new)
         bundle = base64.b64encode(certificate_rotation.trusted(kept, now)).decode()
-        if step is RotationStep.KEEP and text(secret, "data", BUNDLE) == bundle:
+        if step is RotationStep.KEEP and json_access.text(secret, "data", BUNDLE) == bundle:
             return
         self._write(secret, kept, bundle)
         self._kept = kept
@@ -113,7 +110,7 @@ class StoreCertificate:
     def _write(self, secret: Body | None, kept: StoredCertificates, bundle: str) -> None:
         body = certificate_rotation.to_secret(kept, SECRET, self.namespace, secret)
         body["data"][BUNDLE] = bundle
-        path = path_of(object_kinds.SECRETS, self.namespace)
+        path = api_client.path_of(object_kinds.SECRETS, self.namespace)
         if secret is None:
             self.api.create(path, body)
         else:

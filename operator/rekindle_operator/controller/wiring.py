@@ -25,7 +25,7 @@ from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox, ObjectWatcher
 from rekindle_operator.cluster.work_queue import WorkQueue
-from rekindle_operator.controller import log_capture
+from rekindle_operator.controller import log_capture, operator_metrics
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
 from rekindle_operator.controller.coordination_risks import DriverContacts, ZookeeperProbe
 from rekindle_operator.controller.effects import Effects
@@ -34,11 +34,6 @@ from rekindle_operator.controller.leader_election import LeaderElection
 from rekindle_operator.controller.namespace_credentials import (
     CredentialSettings,
     NamespaceCredentials,
-)
-from rekindle_operator.controller.operator_metrics import (
-    MetricsReader,
-    OperatorMetrics,
-    WatchedSource,
 )
 from rekindle_operator.controller.operator_options import OperatorOptions, check
 from rekindle_operator.controller.store_certificate import SECRET, StoreCertificate, hosts_of
@@ -58,7 +53,7 @@ class RunningOperator:
 
     options: OperatorOptions
     log: Log
-    metrics: OperatorMetrics
+    metrics: operator_metrics.OperatorMetrics
     watchers: tuple[ObjectWatcher[ClusterView], ...]
     handlers: KopfWatchers
     renewals: LeasePoller
@@ -90,7 +85,9 @@ class RunningOperator:
             self.metrics.awaited = watcher.kind.plural
             while not (watcher.listed.wait(RETRY_SECONDS) or self.ending):
                 self.metrics.turned_at = time.monotonic()
-        self.metrics.watched = WatchedSource(self._unheard_seconds, lambda: self.handlers.alive)
+        self.metrics.watched = operator_metrics.WatchedSource(
+            self._unheard_seconds, lambda: self.handlers.alive
+        )
         if not self.ending:
             self.shell.take_stock()
             self.webhook.start()
@@ -151,7 +148,7 @@ def running(options: OperatorOptions, file: TextIO) -> Iterator[RunningOperator]
     cannot be used."""
     check(options)
     msgspec_warmup.work_out()
-    log, metrics = Log(file), OperatorMetrics()
+    log, metrics = Log(file), operator_metrics.OperatorMetrics()
     by_file = Encryption.of(options.store_ca_file)
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
@@ -197,7 +194,7 @@ class _Base:
 
     options: OperatorOptions
     log: Log
-    metrics: OperatorMetrics
+    metrics: operator_metrics.OperatorMetrics
     reader: Api
     connection: Connection
     certificate: StoreCertificate | None
@@ -218,7 +215,7 @@ def _assembled(base: _Base) -> RunningOperator:
     contacts = _contacts(probe, webhook, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     webhook.waiting = lambda: consequences.whole.buckets
-    meter = MetricsReader(
+    meter = operator_metrics.MetricsReader(
         metrics=base.metrics,
         known=known,
         judge=judge,
@@ -297,7 +294,7 @@ def _stirred(
     credentials: NamespaceCredentials | None,
     webhook: WebhookUpkeep,
     consequences: Effects,
-    meter: MetricsReader,
+    meter: operator_metrics.MetricsReader,
     places: frozenset[Place],
 ) -> None:
     """Have all who go by what is known take in what is otherwise of these applications."""

@@ -9,7 +9,6 @@ Beside it, for the cluster: held and released. Only values: `node_detector` deci
 shell turns them into events of applications.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -78,14 +77,3 @@ class DetectionEvent:
     node: str | None = None
     application: str | None = None
     uid: str | None = None
-
-
-def lost_nodes(verdicts: Iterable[DetectionEvent], application: str) -> tuple[str, ...]:
-    """The nodes that an application has lost by these verdicts: one loss, told at once."""
-    return tuple(
-        verdict.node
-        for verdict in verdicts
-        if verdict.kind is DetectionKind.CONFIRMED
-        and verdict.application == application
-        and verdict.node is not None
-    )

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.session import ApplicationReading, Case, Driver
 from rekindle.protocol import Heartbeat, ProgressReport
 from rekindle.protocol.store_paths import Place
-from rekindle_operator import recovery
 from rekindle_operator.api.recovery_class import Detection
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -33,9 +32,10 @@ from rekindle_operator.detection.detection_events import DetectionEvent
 from rekindle_operator.detection.detection_input import READY, Leases, Observation, Rules
 from rekindle_operator.detection.detection_input import WatchedApplication as Observed
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection.node_inventory import NodeInventory
 from rekindle_operator.policies.effective_policy import Effective
-from rekindle_operator.recovery import NodeObservation, lost_hosts
+from rekindle_operator.recovery import lost_nodes
+from rekindle_operator.recovery.recovery_inputs import NodeObservation, lost_hosts
 
 # What was heard on a node where no executor is any more is of no use after that.
 KEPT_SECONDS = 600.0
@@ -548,7 +548,7 @@ class DetectionRunner:
         """A recovery has ended: what it has lost is no loss of the next one."""
         application = self.known.application(place)
         nodes = frozenset() if application is None else application.all_nodes
-        self.sightings[place] = recovery.settled(self.sightings.get(place, {}), nodes)
+        self.sightings[place] = lost_nodes.settled(self.sightings.get(place, {}), nodes)
 
     def _overdue(self, place: Place) -> list[str]:
         """Nodes with executors of an application whose announced end has come. While everything is
@@ -652,7 +652,7 @@ class DetectionRunner:
             if not mine and None not in touched:
                 continue
             nodes = self._unsighted(application, stands_on & touched.keys())
-            self.sightings[place] = recovery.sighted(before, mine, str(place), nodes, offset)
+            self.sightings[place] = lost_nodes.sighted(before, mine, str(place), nodes, offset)
             places.add(place)
         return frozenset(places)
 

@@ -32,8 +32,6 @@ from rekindle_operator.detection.detection_input import (
 )
 from rekindle_operator.detection.node_inventory import Gone, NodeInventory
 
-__all__ = ["NodeInventory", "detect", "looks_lost", "silent_nodes"]
-
 Verdicts = tuple[DetectionEvent, ...]
 
 

@@ -13,10 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from rekindle.model.errors import InputError
-from rekindle_operator.api import recovery_class, recovery_policy
-from rekindle_operator.api.custom_resources import GROUP, clipped
-from rekindle_operator.api.recovery_class import RecoveryClass
-from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.api import custom_resources, recovery_class, recovery_policy
 from rekindle_operator.cluster import json_access
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_cache import ClusterCache
@@ -87,7 +84,7 @@ def merged(first: ObjectLists, second: ObjectLists) -> ObjectLists:
     return ObjectLists(**parts)
 
 
-def policies_read(objects: ObjectLists) -> tuple[RecoveryPolicy, ...]:
+def policies_read(objects: ObjectLists) -> tuple[recovery_policy.RecoveryPolicy, ...]:
     """The policies; InputError for one that means nothing."""
     return tuple(recovery_policy.from_object(item) for item in objects.policies or ())
 
@@ -267,7 +264,7 @@ def _nodes(items: Sequence[Object] | None) -> tuple[Mapping[str, str], ...] | No
     )
 
 
-def _classes(items: Iterable[Object] | None) -> Mapping[str, RecoveryClass] | None:
+def _classes(items: Iterable[Object] | None) -> Mapping[str, recovery_class.RecoveryClass] | None:
     if items is None:
         return None
     found = (recovery_class.from_object(item) for item in items)
@@ -298,8 +295,8 @@ SHOWN_MAX = 200
 LIST_KINDS = {
     **{("SparkApplication", group): "applications" for group in SPARK_APPLICATION_GROUPS},
     ("Pod", ""): "pods",
-    ("RecoveryPolicy", GROUP): "policies",
-    ("RecoveryClass", GROUP): "classes",
+    ("RecoveryPolicy", custom_resources.GROUP): "policies",
+    ("RecoveryClass", custom_resources.GROUP): "classes",
     ("PersistentVolumeClaim", ""): "claims",
     ("ResourceQuota", ""): "quotas",
     ("LimitRange", ""): "limit_ranges",
@@ -338,7 +335,7 @@ def _documents(path: str) -> list[Any]:
         remedy = "name a file that is there, or - for standard input"
         raise InputError(where=path, what=f"{error.strerror}", remedy=remedy) from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        what = f"is no YAML ({clipped(' '.join(str(error).split()), SHOWN_MAX)})"
+        what = f"is no YAML ({custom_resources.clipped(' '.join(str(error).split()), SHOWN_MAX)})"
         raise InputError(where=_shown(path), what=what, remedy="correct it there") from None
 
 

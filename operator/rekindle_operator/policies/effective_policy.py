@@ -14,20 +14,9 @@ import msgspec
 from rekindle.model import settings
 from rekindle.model.settings import Policy
 from rekindle.protocol.messages import PriorityOverride
+from rekindle_operator.api import recovery_class
 from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.node_providers import Provider
-from rekindle_operator.api.recovery_class import (
-    ClassLimits,
-    ClassSpec,
-    Detection,
-    Displacement,
-    Executors,
-    Fencing,
-    NodeDeletion,
-    RecoveryClass,
-    SidecarSpec,
-    Taints,
-)
 from rekindle_operator.api.recovery_policy import Guards, Narrowing, PolicySpec, RecoveryPolicy
 
 # for an application that no policy selects, where there is no class
@@ -57,13 +46,13 @@ class Effective:
     class_name: str
     class_recoveries_max: int
     recoveries_kept_max: int
-    fencing: Fencing
-    executors: Executors
-    displacement: Displacement
-    taints: Taints
-    node_deletion: NodeDeletion
-    detection: Detection
-    sidecar: SidecarSpec | None
+    fencing: recovery_class.Fencing
+    executors: recovery_class.Executors
+    displacement: recovery_class.Displacement
+    taints: recovery_class.Taints
+    node_deletion: recovery_class.NodeDeletion
+    detection: recovery_class.Detection
+    sidecar: recovery_class.SidecarSpec | None
     narrowed: tuple[Narrowing, ...] = ()
 
 
@@ -86,7 +75,7 @@ class UnknownQuery:
     known: tuple[str, ...]
 
 
-def effective(policy: RecoveryPolicy, class_: RecoveryClass) -> Effective:
+def effective(policy: RecoveryPolicy, class_: recovery_class.RecoveryClass) -> Effective:
     """What holds of `policy` within the class that it names.
 
     InputError for settings that the core refuses, which the API server does not let in.
@@ -115,7 +104,7 @@ def effective(policy: RecoveryPolicy, class_: RecoveryClass) -> Effective:
         class_name=class_.metadata.name,
         class_recoveries_max=limits.concurrent_recoveries_max,
         recoveries_kept_max=limits.recoveries_kept_max,
-        fencing=Fencing() if spec.guards.fencing == "Never" else allowed.fencing,
+        fencing=recovery_class.Fencing() if spec.guards.fencing == "Never" else allowed.fencing,
         executors=allowed.executors,
         displacement=allowed.displacement,
         taints=allowed.taints,
@@ -148,7 +137,7 @@ def known(held: Effective, queries: Collection[str]) -> tuple[Effective, tuple[U
     return replace(held, policy=policy, overrides=overrides), unknown
 
 
-def without_policy(own: Policy, classes: Iterable[RecoveryClass]) -> Policy:
+def without_policy(own: Policy, classes: Iterable[recovery_class.RecoveryClass]) -> Policy:
     """The policy of a pipeline that no RecoveryPolicy selects: planning for it may take the one
     thread that decides no longer than any class allows."""
     limits = [class_.spec.limits.solver_budget_seconds_max for class_ in classes]
@@ -158,7 +147,7 @@ def without_policy(own: Policy, classes: Iterable[RecoveryClass]) -> Policy:
     return replace(own, solver_budget_seconds=most)
 
 
-def _core_policy(policy: RecoveryPolicy, class_: RecoveryClass) -> Policy:
+def _core_policy(policy: RecoveryPolicy, class_: recovery_class.RecoveryClass) -> Policy:
     spec, limits = policy.spec, class_.spec.limits
     planning = spec.planning
     record = {
@@ -187,7 +176,7 @@ def _core_policy(policy: RecoveryPolicy, class_: RecoveryClass) -> Policy:
 
 
 def _providers(
-    guards: Guards, allowed: ClassSpec, incident: int, at_once: int
+    guards: Guards, allowed: recovery_class.ClassSpec, incident: int, at_once: int
 ) -> Iterator[Provider]:
     """The class's providers that the policy wants, bounded; none where no node may be requested."""
     for provider in allowed.provisioning:
@@ -206,7 +195,7 @@ def _providers(
             yield msgspec.structs.replace(provider, limits=limits)
 
 
-def _narrowed(spec: PolicySpec, class_: RecoveryClass) -> Iterator[Narrowing]:
+def _narrowed(spec: PolicySpec, class_: recovery_class.RecoveryClass) -> Iterator[Narrowing]:
     allowed, name = class_.spec, class_.metadata.name
     yield from _lowered(spec, allowed.limits, name)
     if allowed.paused and not spec.paused:
@@ -229,7 +218,9 @@ def _narrowed(spec: PolicySpec, class_: RecoveryClass) -> Iterator[Narrowing]:
         yield Narrowing("guards.providers", ", ".join(asked), held, text)
 
 
-def _lowered(spec: PolicySpec, limits: ClassLimits, class_name: str) -> Iterator[Narrowing]:
+def _lowered(
+    spec: PolicySpec, limits: recovery_class.ClassLimits, class_name: str
+) -> Iterator[Narrowing]:
     """Where a number is above the class's; what the policy leaves out cannot be."""
     guards = spec.guards
     for field, asked, held in (

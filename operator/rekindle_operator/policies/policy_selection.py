@@ -11,14 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rekindle.model.reasons import Explained
+from rekindle_operator.api import recovery_policy
 from rekindle_operator.api.custom_resources import ResourceReason, identity
-from rekindle_operator.api.recovery_policy import (
-    ApplicationKind,
-    LabelRequirement,
-    LabelSelector,
-    RecoveryPolicy,
-    Selector,
-)
 from rekindle_operator.cluster.pods import APPLICATION_LABEL, PodSeen
 from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
 
@@ -82,7 +76,7 @@ class SelectableApplication:
     """
 
     namespace: str
-    kind: ApplicationKind
+    kind: recovery_policy.ApplicationKind
     name: str
     labels: Mapping[str, str]
     group: str | None = None
@@ -107,11 +101,12 @@ class Assignment:
 
 
 def assign(
-    policies: Iterable[RecoveryPolicy], applications: Iterable[SelectableApplication]
+    policies: Iterable[recovery_policy.RecoveryPolicy],
+    applications: Iterable[SelectableApplication],
 ) -> Assignment:
     """Each application to the policy that holds for it."""
     ordered = sorted(policies, key=_age)
-    by_namespace: dict[str, list[RecoveryPolicy]] = defaultdict(list)
+    by_namespace: dict[str, list[recovery_policy.RecoveryPolicy]] = defaultdict(list)
     for policy in ordered:
         by_namespace[policy.metadata.namespace].append(policy)
     # Dicts for their order: two pods of one driver, the old and the new, are one application.
@@ -134,7 +129,7 @@ def assign(
     return Assignment(holders=held, overlaps=tuple(overlaps.values()))
 
 
-def called(selector: Selector, application: SelectableApplication) -> str:
+def called(selector: recovery_policy.Selector, application: SelectableApplication) -> str:
     """The application's name by the policy that selects it; a driver's own word goes before."""
     if application.kind != "Driver" or selector.drivers is None:
         return application.name
@@ -143,7 +138,7 @@ def called(selector: Selector, application: SelectableApplication) -> str:
     return found[0] if found else application.name
 
 
-def selects(selector: Selector, application: SelectableApplication) -> bool:
+def selects(selector: recovery_policy.Selector, application: SelectableApplication) -> bool:
     """Whether the selector of a policy of its namespace selects an application."""
     if application.kind == "Driver":
         return selector.drivers is not None and matches(
@@ -158,13 +153,13 @@ def selects(selector: Selector, application: SelectableApplication) -> bool:
     )
 
 
-def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+def matches(selector: recovery_policy.LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether labels meet every requirement, as Kubernetes' own selectors do."""
     same = all(labels.get(key) == value for key, value in selector.match_labels.items())
     return same and all(_meets(labels, item) for item in selector.match_expressions)
 
 
-def _meets(labels: Mapping[str, str], requirement: LabelRequirement) -> bool:
+def _meets(labels: Mapping[str, str], requirement: recovery_policy.LabelRequirement) -> bool:
     present = requirement.key in labels
     match requirement.operator:
         case "In":
@@ -177,6 +172,6 @@ def _meets(labels: Mapping[str, str], requirement: LabelRequirement) -> bool:
             return not present
 
 
-def _age(policy: RecoveryPolicy) -> tuple[datetime, str]:
+def _age(policy: recovery_policy.RecoveryPolicy) -> tuple[datetime, str]:
     metadata = policy.metadata
     return metadata.creation_timestamp or NEVER, metadata.name

@@ -44,6 +44,7 @@ from rekindle_operator.provisioning import (
     remains,
     request_ledger,
 )
+from rekindle_operator.provisioning.cluster_state import SCOPE_LABEL
 from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
 from rekindle_operator.provisioning.providers.machine_deployments import MACHINE_DEPLOYMENT
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
@@ -51,7 +52,7 @@ from rekindle_operator.provisioning.providers.provisioning_requests import (
     POD_TEMPLATE,
     PROVISIONING_REQUEST,
 )
-from rekindle_operator.provisioning.request_ledger import CONFIG_MAP, SCOPE_LABEL
+from rekindle_operator.provisioning.request_ledger import CONFIG_MAP
 
 KEY = "nodes"
 # Refusals that are told once: their words have names in them, of which there are ever more.

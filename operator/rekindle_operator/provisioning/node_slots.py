@@ -17,6 +17,7 @@ from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.api.node_providers import Provider, ProviderLimits
 from rekindle_operator.cluster.json_access import ObjectKind
 from rekindle_operator.provisioning.node_demand import NodeDemand, node_requests, outside_of
+from rekindle_operator.provisioning.providers import provisioning_requests
 from rekindle_operator.provisioning.providers.machine_deployments import MachineDeployments
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM, NodeClaims
 from rekindle_operator.provisioning.providers.provider_base import (
@@ -25,11 +26,6 @@ from rekindle_operator.provisioning.providers.provider_base import (
     Seen,
     Tally,
     adopted,
-)
-from rekindle_operator.provisioning.providers.provisioning_requests import (
-    POD_TEMPLATE,
-    PROVISIONING_REQUEST,
-    ProvisioningRequests,
 )
 from rekindle_operator.provisioning.request_ledger import (
     COMING,
@@ -58,7 +54,7 @@ def provider_of(slot: Slot, scene: ProviderInput) -> ProviderKind:
     if slot.provider == "ClusterAPI":
         return MachineDeployments(entry.cluster_api if entry else None)
     assert slot.provider == "ProvisioningRequest", f"no provider makes {slot.provider}"
-    return ProvisioningRequests(entry.provisioning_request if entry else None)
+    return provisioning_requests.ProvisioningRequests(entry.provisioning_request if entry else None)
 
 
 def _entry(name: str, scene: ProviderInput) -> Provider | None:
@@ -82,8 +78,8 @@ GONE = "It is gone: the provider has given it up, or somebody has deleted it."
 # the slot has come at least; of two objects the first one tells.
 _ADOPTED: tuple[tuple[ObjectKind, str, Stage], ...] = (
     (NODE_CLAIM, "Karpenter", "made"),
-    (PROVISIONING_REQUEST, "ProvisioningRequest", "made"),
-    (POD_TEMPLATE, "ProvisioningRequest", "planned"),
+    (provisioning_requests.PROVISIONING_REQUEST, "ProvisioningRequest", "made"),
+    (provisioning_requests.POD_TEMPLATE, "ProvisioningRequest", "planned"),
 )
 
 

@@ -22,15 +22,8 @@ from rekindle_operator.cluster.json_access import Body, mapping, text
 from rekindle_operator.provisioning import node_slots, request_ledger
 from rekindle_operator.provisioning.cluster_state import ClusterState
 from rekindle_operator.provisioning.node_demand import NodeDemand, NodeIncident, node_requests
+from rekindle_operator.provisioning.providers import provider_base
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
-from rekindle_operator.provisioning.providers.provider_base import (
-    APPLICATION_ANNOTATION,
-    CLASS_ANNOTATION,
-    RECOVERY_ANNOTATION,
-    UID_ANNOTATION,
-    ProviderInput,
-    Tally,
-)
 from rekindle_operator.provisioning.providers.provisioning_requests import (
     POD_TEMPLATE,
     PROVISIONING_REQUEST,
@@ -65,7 +58,7 @@ CLEARED_KEPT_MAX = 50
 # giving back is ours to do.
 
 
-def end(note: Note, scene: ProviderInput, now: float) -> Note:
+def end(note: Note, scene: provider_base.ProviderInput, now: float) -> Note:
     """The note with unwanted slots withdrawn and idle nodes returned."""
     if scene.demand.held and not scene.demand.over:
         return note
@@ -80,7 +73,7 @@ def end(note: Note, scene: ProviderInput, now: float) -> Note:
     return msgspec.structs.replace(note, slots=tuple(slots))
 
 
-def wind_up(note: Note, scene: ProviderInput, tally: Tally) -> Note:
+def wind_up(note: Note, scene: provider_base.ProviderInput, tally: provider_base.Tally) -> Note:
     """The note with what is planned for slots that have ended, and without the oldest that are
     cleared."""
     slots = [_wound_up(slot, scene, tally) for slot in note.slots]
@@ -90,12 +83,12 @@ def wind_up(note: Note, scene: ProviderInput, tally: Tally) -> Note:
     return msgspec.structs.replace(note, slots=kept)
 
 
-def is_finished(note: Note, scene: ProviderInput) -> bool:
+def is_finished(note: Note, scene: provider_base.ProviderInput) -> bool:
     """Whether the incident is over and nothing of ours is left of it."""
     return scene.demand.over and all(slot.cleared for slot in note.slots)
 
 
-def _surplus(note: Note, scene: ProviderInput) -> set[int]:
+def _surplus(note: Note, scene: provider_base.ProviderInput) -> set[int]:
     """Numbers of the slots on their way that are more than is wanted, the newest first."""
     wanted = node_requests(scene.demand)
     found: set[int] = set()
@@ -109,13 +102,13 @@ def _surplus(note: Note, scene: ProviderInput) -> set[int]:
     return found
 
 
-def _ended(slot: Slot, stage: Stage, scene: ProviderInput, at: float) -> Slot:
+def _ended(slot: Slot, stage: Stage, scene: provider_base.ProviderInput, at: float) -> Slot:
     if slot.stage != "planned" and not node_slots.provider_of(slot, scene).is_harmless(slot, scene):
         return slot
     return msgspec.structs.replace(slot, stage=stage, ended_at=at)
 
 
-def _wound_up(slot: Slot, scene: ProviderInput, tally: Tally) -> Slot:
+def _wound_up(slot: Slot, scene: provider_base.ProviderInput, tally: provider_base.Tally) -> Slot:
     source = node_slots.provider_of(slot, scene)
     if slot.stage in COMING or (slot.stage == "arrived" and source.gives_back):
         return slot
@@ -124,7 +117,7 @@ def _wound_up(slot: Slot, scene: ProviderInput, tally: Tally) -> Slot:
     return slot if slot.cleared == (not left) else msgspec.structs.replace(slot, cleared=not left)
 
 
-def _gives_back(slot: Slot, scene: ProviderInput) -> bool:
+def _gives_back(slot: Slot, scene: provider_base.ProviderInput) -> bool:
     return node_slots.provider_of(slot, scene).gives_back
 
 
@@ -149,7 +142,7 @@ UNKNOWN = Ask(reason="")
 
 
 def rows(
-    note: Note, scene: ProviderInput, messages: Mapping[int, str]
+    note: Note, scene: provider_base.ProviderInput, messages: Mapping[int, str]
 ) -> tuple[NodeRequest, ...] | None:
     """A row per slot, the oldest first; None where no provider makes requests and none was made."""
     if not note.slots and not scene.demand.limits.makers:
@@ -157,7 +150,7 @@ def rows(
     return tuple(_row(slot, note, scene, messages.get(slot.number, "")) for slot in note.slots)
 
 
-def _row(slot: Slot, note: Note, scene: ProviderInput, said: str) -> NodeRequest:
+def _row(slot: Slot, note: Note, scene: provider_base.ProviderInput, said: str) -> NodeRequest:
     ask = note.asks.get(slot.request, UNKNOWN)
     outside = (clipped(domain, DOMAIN_LENGTH_MAX) for domain in ask.outside_domains)
     return NodeRequest(
@@ -207,7 +200,7 @@ class ProvisioningDecision:
 class _Case:
     """An incident on its way through a decision; `before` is the ConfigMap that was read."""
 
-    scene: ProviderInput
+    scene: provider_base.ProviderInput
     note: Note
     before: Body | None
     kept: Note
@@ -231,7 +224,7 @@ def decide(
         if scope not in troubles
     }
     latest = {scope: note for scope, (note, _) in known.items()}
-    tally = Tally()
+    tally = provider_base.Tally()
     tally.count(latest)
     for scope, case in cases.items():
         settled = node_slots.settle(case.note, case.scene, tally, now)
@@ -262,7 +255,7 @@ def _open(
     note, before = known.get(scope, (None, None))
     if note is None:
         note = request_ledger.new(demand.incident, demand.class_name)
-    return _Case(ProviderInput(demand, standing, scope), note, before, note)
+    return _Case(provider_base.ProviderInput(demand, standing, scope), note, before, note)
 
 
 def _refusal(case: _Case) -> str:
@@ -344,7 +337,7 @@ def remains(standing: ClusterState, home: str) -> dict[NodeIncident, str]:
     for body in _objects(standing):
         incident = _incident(body)
         if incident is not None:
-            class_name = text(body, "metadata", "annotations", CLASS_ANNOTATION)
+            class_name = text(body, "metadata", "annotations", provider_base.CLASS_ANNOTATION)
             found.setdefault(incident, class_name)
     return found
 
@@ -357,15 +350,17 @@ def _objects(standing: ClusterState) -> Iterator[Body]:
 def _incident(body: Body) -> NodeIncident | None:
     """The incident that an object was made for; None for one that does not say so."""
     annotations = mapping(body, "metadata", "annotations")
-    namespace, _, application = text(annotations, APPLICATION_ANNOTATION).partition("/")
+    namespace, _, application = text(annotations, provider_base.APPLICATION_ANNOTATION).partition(
+        "/"
+    )
     number = text(body, "metadata", "labels", request_ledger.INCIDENT_LABEL)
-    uid = text(annotations, UID_ANNOTATION)
+    uid = text(annotations, provider_base.UID_ANNOTATION)
     if not (namespace and application and number.isdecimal() and uid):
         return None
     return NodeIncident(
         namespace=namespace,
         application=application,
         number=int(number),
-        recovery=text(annotations, RECOVERY_ANNOTATION),
+        recovery=text(annotations, provider_base.RECOVERY_ANNOTATION),
         uid=uid,
     )

@@ -26,17 +26,6 @@ from rekindle_operator.cluster.json_access import Body, ObjectKind, text
 from rekindle_operator.provisioning.cluster_state import SCOPE_LABEL, ClusterState
 from rekindle_operator.provisioning.node_demand import NodeIncident
 
-__all__ = [
-    "INCIDENT_LABEL",
-    "MANAGED_BY",
-    "SCOPE_LABEL",
-    "SLOT_LABEL",
-    "labels",
-    "note_name",
-    "scope",
-    "slot_name",
-]
-
 # Names and labels of our objects: the same request always has the same name.
 #
 # A name is readable in front and certain at its end: a digest of the incident, and the slot's

@@ -10,30 +10,3 @@ recovery_phases    how far it is, why, and the conditions that say so
 recovery_reasons   the words that the core's list of reasons does not have
 status_builder     all of it as the next status: `tell`
 """
-
-from rekindle_operator.recovery.lost_nodes import settled, sighted
-from rekindle_operator.recovery.recovery_inputs import (
-    ClusterFacts,
-    Fenced,
-    NodeObservation,
-    RecoveryInputs,
-    RecoveryTerms,
-    lost_hosts,
-)
-from rekindle_operator.recovery.recovery_reasons import RecoveryReason
-from rekindle_operator.recovery.status_builder import abandon, subject, tell
-
-__all__ = [
-    "ClusterFacts",
-    "Fenced",
-    "NodeObservation",
-    "RecoveryInputs",
-    "RecoveryReason",
-    "RecoveryTerms",
-    "abandon",
-    "lost_hosts",
-    "settled",
-    "sighted",
-    "subject",
-    "tell",
-]

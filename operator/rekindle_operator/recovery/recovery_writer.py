@@ -36,16 +36,14 @@ from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import Api, ApiRefused, Body, ObjectConflict, path_of
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
-from rekindle_operator.recovery import (
+from rekindle_operator.recovery import event_writer, kubernetes_events, status_builder
+from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
+from rekindle_operator.recovery.recovery_inputs import (
     ClusterFacts,
+    Danger,
     RecoveryInputs,
     RecoveryTerms,
-    event_writer,
-    kubernetes_events,
-    status_builder,
 )
-from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
-from rekindle_operator.recovery.recovery_inputs import Danger
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 from rekindle_zookeeper import Connection
 

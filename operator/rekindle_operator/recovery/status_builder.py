@@ -15,10 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from rekindle.coordination import next_plan
-from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
-from rekindle.coordination.directives import NodeRequestOrder
-from rekindle.coordination.session import Driver
+from rekindle.coordination import coordination_state, directives, next_plan, session
 from rekindle.model.incidents import IncidentKind
 from rekindle_operator.api import custom_resources
 from rekindle_operator.api.custom_resources import ConditionFinding, camel_case, clipped
@@ -81,7 +78,7 @@ def _given(scene: RecoveryInputs, now: float) -> Iterator[NodeRequest]:
     if scene.requests is not None:
         yield from scene.requests
         return
-    asked: Mapping[str, NodeRequestOrder] = scene.decision.case.requests
+    asked: Mapping[str, directives.NodeRequestOrder] = scene.decision.case.requests
     for identity, request in sorted(asked.items()):
         if request.what == "nodes" and identity.startswith(f"{scene.incident}-"):
             outside = sorted(set(scene.cluster.domains_avoided))
@@ -100,7 +97,7 @@ def _given(scene: RecoveryInputs, now: float) -> Iterator[NodeRequest]:
 
 def _ended(row: NodeRequest, scene: RecoveryInputs, at: datetime) -> NodeRequest:
     state = scene.state
-    met = next_plan.nodes_missing(state) <= 0 and scene.driver is not Driver.FINISHED
+    met = next_plan.nodes_missing(state) <= 0 and scene.driver is not session.Driver.FINISHED
     return msgspec.structs.replace(row, outcome="Arrived" if met else "Withdrawn", ended_at=at)
 
 
@@ -125,7 +122,7 @@ class StatusChange:
     news: bool
 
 
-def subject(state: CoordinationState, cluster: ClusterFacts) -> int | None:
+def subject(state: coordination_state.CoordinationState, cluster: ClusterFacts) -> int | None:
     """The number of the incident that there is something to tell about, None where there is none.
 
     Suspicions belong to the incident that they may become; a loss is for the core to say, and one
@@ -142,7 +139,7 @@ def subject(state: CoordinationState, cluster: ClusterFacts) -> int | None:
             and all(hosts.get(node) in cluster.left for node in incident.lost)
         )
         return None if drained else incident.number
-    silent = with_status(state, NodeStatus.SUSPECTED)
+    silent = coordination_state.with_status(state, coordination_state.NodeStatus.SUSPECTED)
     sightings = (cluster.sightings or {}).items()
     if silent or any(
         item.is_suspected and concerns(name, item, state, cluster) for name, item in sightings
@@ -232,7 +229,7 @@ def _is_outdated(before: RecoveryStatus, scene: RecoveryInputs) -> bool:
 
 def _goes_on(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> bool:
     """Whether what was a mere suspicion has become one again, or a loss."""
-    if scene.driver is Driver.FINISHED:
+    if scene.driver is session.Driver.FINISHED:
         return False
     if scene.begun:
         return scene.open is not None

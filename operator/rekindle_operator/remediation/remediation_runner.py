@@ -15,15 +15,7 @@ from functools import partial
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.api.recovery_class import Fencing, RecoveryClass
-from rekindle_operator.cluster import object_kinds
-from rekindle_operator.cluster.api_client import (
-    NOT_FOUND,
-    Api,
-    ApiRefused,
-    Body,
-    ObjectConflict,
-    path_of,
-)
+from rekindle_operator.cluster import api_client, object_kinds
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.json_access import ObjectKind
 from rekindle_operator.cluster.nodes import ClusterNode
@@ -33,7 +25,7 @@ from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
-from rekindle_operator.recovery import Fenced
+from rekindle_operator.recovery.recovery_inputs import Fenced
 from rekindle_operator.remediation import remediation_rules
 from rekindle_operator.remediation.remediation_rules import NodeEvidence, NodeToRemedy
 
@@ -53,7 +45,7 @@ class RemediationWriter:
     """`fenced` (application, node, how) and `gone` (application, UID of the node, whether we have
     deleted its object) are called on any thread."""
 
-    api: Api
+    api: api_client.Api
     errands: WorkQueue
     log: Log
     fenced: Callable[[Place, NodeToRemedy, Fenced], None]
@@ -115,11 +107,11 @@ class RemediationWriter:
 
     def _release(self, place: Place, driver: PodSeen) -> None:
         """Kubernetes would delete it, too, up to a minute later."""
-        path = path_of(object_kinds.PODS, driver.namespace, driver.name)
+        path = api_client.path_of(object_kinds.PODS, driver.namespace, driver.name)
         force = {"gracePeriodSeconds": 0, "preconditions": {"uid": driver.uid}}
         try:
             there = self.api.delete(path, force)
-        except ObjectConflict:
+        except api_client.ObjectConflict:
             return  # the next one has its name by now
         if there:
             self.log.write(
@@ -143,16 +135,16 @@ class RemediationWriter:
             )
         return NodeEvidence(claimed, machines, remediated, approved)
 
-    def _all(self, kind: ObjectKind) -> list[Body] | None:
+    def _all(self, kind: ObjectKind) -> list[api_client.Body] | None:
         """None where there is no such kind: that says nothing of any machine."""
         try:
-            return self.api.all(path_of(kind))
-        except ApiRefused as refused:
-            if refused.status == NOT_FOUND:
+            return self.api.all(api_client.path_of(kind))
+        except api_client.ApiRefused as refused:
+            if refused.status == api_client.NOT_FOUND:
                 return None
             raise
 
-    def _mark_out_of_service(self, body: Body) -> None:
+    def _mark_out_of_service(self, body: api_client.Body) -> None:
         taints = body.get("spec", {}).get("taints") or []
         if any(taint["key"] == remediation_rules.OUT_OF_SERVICE for taint in taints):
             return
@@ -171,22 +163,22 @@ class RemediationWriter:
         self.log.write("node-deleted", application=str(place), node=node.name)
         self.gone(place, node.uid, True)
 
-    def _lost(self, place: Place, node: NodeToRemedy) -> Body | None:
+    def _lost(self, place: Place, node: NodeToRemedy) -> api_client.Body | None:
         """The Node if it is still lost; of one that is gone nothing is left to do."""
-        body = self.api.get(path_of(object_kinds.NODES, name=node.name))
+        body = self.api.get(api_client.path_of(object_kinds.NODES, name=node.name))
         if body is None or body["metadata"]["uid"] != node.uid:
             self.gone(place, node.uid, False)
             return None
         return body if remediation_rules.still_lost(body, node) else None
 
-    def _remove(self, body: Body) -> None:
+    def _remove(self, body: api_client.Body) -> None:
         metadata = body["metadata"]
         conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        path = path_of(object_kinds.NODES, name=metadata["name"])
+        path = api_client.path_of(object_kinds.NODES, name=metadata["name"])
         self.api.delete(path, {"preconditions": conditions})
 
     def _taint(self, name: str, effects: Mapping[str, str]) -> None:
-        body = self.api.get(path_of(object_kinds.NODES, name=name))
+        body = self.api.get(api_client.path_of(object_kinds.NODES, name=name))
         taints = None if body is None else remediation_rules.retainted(body, effects)
         if body is not None and taints is not None:
             self._set_taints(body, taints)
@@ -195,13 +187,13 @@ class RemediationWriter:
             if self._tainted.get(name) == effects:
                 del self._tainted[name]
 
-    def _set_taints(self, body: Body, taints: list[Body]) -> None:
+    def _set_taints(self, body: api_client.Body, taints: list[api_client.Body]) -> None:
         metadata = {"resourceVersion": body["metadata"]["resourceVersion"]}
-        path = path_of(object_kinds.NODES, name=body["metadata"]["name"])
+        path = api_client.path_of(object_kinds.NODES, name=body["metadata"]["name"])
         self.api.patch(path, {"metadata": metadata, "spec": {"taints": taints or None}})
 
 
-def _node_name(claim: Body) -> str:
+def _node_name(claim: api_client.Body) -> str:
     """The node that a NodeClaim has become."""
     return str((claim.get("status") or {}).get("nodeName", ""))
 

@@ -16,14 +16,7 @@ import msgspec
 from rekindle.model.errors import InputError
 from rekindle_operator.api.custom_resources import clipped
 from rekindle_operator.cluster.pods import ROLE_LABEL
-from rekindle_operator.webhook import pod_patch
-from rekindle_operator.webhook.injection_spec import (
-    EXECUTOR_LABEL,
-    INJECT_LABEL,
-    ExecutorTerms,
-    InjectionRefusal,
-    InjectionSource,
-)
+from rekindle_operator.webhook import injection_spec, pod_patch
 from rekindle_operator.webhook.injector import ROLES
 
 # The API server cuts what is longer.
@@ -103,7 +96,7 @@ def read(body: bytes) -> AdmissionRequest:
         ) from error
 
 
-def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnswer:
+def answer(request: AdmissionRequest, outlook: injection_spec.InjectionSource) -> AdmissionAnswer:
     """What goes back. Never raises, for what is raised here would hold up a pod."""
     is_new_pod = request.operation == "CREATE" and not request.sub_resource
     is_pod = (request.kind.group, request.kind.kind) == ("", "Pod")
@@ -119,29 +112,32 @@ def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnsw
         return replace(failed, trouble=traceback.format_exc())
 
 
-def _asks(pod: msgspec.Raw, outlook: InjectionSource) -> bool:
+def _asks(pod: msgspec.Raw, outlook: injection_spec.InjectionSource) -> bool:
     """Whether a pod has a label of ours, or is Spark's while such pods wait for their turn. What is
     no pod asks for nothing."""
     try:
         labels = msgspec.json.decode(pod, type=LabelledPod).metadata.labels or {}
     except UNREADABLE:
         return False
-    ours = any(labels.get(label) == "true" for label in (INJECT_LABEL, EXECUTOR_LABEL))
+    ours = any(
+        labels.get(label) == "true"
+        for label in (injection_spec.INJECT_LABEL, injection_spec.EXECUTOR_LABEL)
+    )
     return ours or (outlook.gates and labels.get(ROLE_LABEL) in ROLES)
 
 
 def _of_pod(
-    request: AdmissionRequest, pod: dict[str, Any], outlook: InjectionSource
+    request: AdmissionRequest, pod: dict[str, Any], outlook: injection_spec.InjectionSource
 ) -> AdmissionAnswer:
     gate = pod_patch.gate(pod) if outlook.waits(pod, request.namespace) else ()
     terms = outlook.terms_of(pod, request.namespace)
     if terms is None:
         return _answer(request, "other", "injected" if gate else "passed", gate)
-    if isinstance(terms, InjectionRefusal):
+    if isinstance(terms, injection_spec.InjectionRefusal):
         return _answer(request, "driver", "refused", gate, terms.sentence)
-    role: Role = "executor" if isinstance(terms, ExecutorTerms) else "driver"
+    role: Role = "executor" if isinstance(terms, injection_spec.ExecutorTerms) else "driver"
     operations = pod_patch.patch(pod, terms)
-    if isinstance(operations, InjectionRefusal):
+    if isinstance(operations, injection_spec.InjectionRefusal):
         return _answer(request, role, "refused", gate, operations.sentence)
     outcome: Outcome = "injected" if operations or gate else "passed"
     return _answer(request, role, outcome, (*operations, *gate))

@@ -117,7 +117,7 @@ class WatchedPolicies:
             self.applications[application.uid] = application
             self._view = None
 
-    def see_avoided(self, record: AvoidedRecord, waiting: frozenset[str] = frozenset()) -> None:
+    def see_avoided(self, record: AvoidedRecord, waiting: frozenset[str]) -> None:
         """Valid from now on where it has been written since the last one was seen. Nobody knows
         that of the first one, which may be of an operator that is gone: its age counts."""
         before, self.avoided_written = self.avoided_written, record.at

@@ -38,17 +38,11 @@ from rekindle_operator.process_command import (
     LogFile,
     WatchSilenceSeconds,
 )
-from rekindle_operator.webhook import policy_watch
+from rekindle_operator.webhook import policy_watch, webhook_server
 from rekindle_operator.webhook.certificate_rotation import Pair
 from rekindle_operator.webhook.certificate_store import CertificateStore
 from rekindle_operator.webhook.injector import Defaults
 from rekindle_operator.webhook.policy_watch import WatchedPolicies
-from rekindle_operator.webhook.webhook_server import (
-    WebhookServer,
-    check_port,
-    make_counter,
-    make_gauge,
-)
 
 PROGRAM = "rekindle-webhook"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
@@ -145,13 +139,13 @@ class RunningWebhook:
     log: JsonLineLog
     registry: CollectorRegistry
     watchers: tuple[ObjectWatcher[WatchedPolicies], ...]
-    server: WebhookServer
+    server: webhook_server.WebhookServer
     # its `put` may interrupt its `get`, which an Event does not allow
     _ending: "SimpleQueue[None]" = field(default_factory=SimpleQueue)
     _is_draining: bool = False
 
     def __post_init__(self) -> None:
-        make_gauge(self.registry).set_function(self._ends)
+        webhook_server.make_gauge(self.registry).set_function(self._ends)
 
     def run(self) -> None:
         """Serve until `stop` is called, and for `DRAIN_SECONDS` more if it was ready, unless `stop`
@@ -251,7 +245,7 @@ def running(options: WebhookOptions, file: TextIO) -> Iterator[RunningWebhook]:
             if folder is None
             else Folder(folder).read
         )
-        check_port(options.port)
+        webhook_server.check_port(options.port)
         webhook = RunningWebhook(
             log,
             registry,
@@ -260,7 +254,9 @@ def running(options: WebhookOptions, file: TextIO) -> Iterator[RunningWebhook]:
                     api, known, options.namespace, log, options.watch_silence_seconds
                 )
             ),
-            WebhookServer(known, source, make_counter(registry), log.write, port=options.port),
+            webhook_server.WebhookServer(
+                known, source, webhook_server.make_counter(registry), log.write, port=options.port
+            ),
         )
         stack.callback(webhook.close)
         port = health_server.serve(webhook, options.health_port)

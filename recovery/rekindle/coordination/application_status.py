@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from rekindle import protocol
 from rekindle.coordination import rebalancing, session
 from rekindle.coordination.coordination_events import Tick
 from rekindle.coordination.coordination_state import (
@@ -29,14 +30,6 @@ from rekindle.coordination.state_machine import advance
 from rekindle.model.incidents import Incident
 from rekindle.model.reasons import Reason
 from rekindle.model.topology import Query
-from rekindle.protocol import (
-    Acknowledgement,
-    Directive,
-    PriorityOverride,
-    ProgressReport,
-    SourceSeen,
-    TopologyReport,
-)
 
 # Computes the plan that would be made now, and the number of nodes that would change it.
 #
@@ -137,8 +130,8 @@ class ApplicationView:
     application: str
     case: Case
     reading: ApplicationReading
-    plan: Directive | None = None
-    answer: Acknowledgement | None = None
+    plan: protocol.Directive | None = None
+    answer: protocol.Acknowledgement | None = None
     coordinator: bool = True
 
 
@@ -200,7 +193,7 @@ class ApplicationStatus:
     queries: tuple[QueryProgress, ...] = ()
     notices: tuple[Notice, ...] = ()
     late_rows: Mapping[str, int] = field(default_factory=dict)
-    sources: Mapping[str, SourceSeen] = field(default_factory=dict)
+    sources: Mapping[str, protocol.SourceSeen] = field(default_factory=dict)
     weighted_beyond_goal_seconds: float | None = None
 
 
@@ -271,7 +264,7 @@ def plan_standing(view: ApplicationView) -> PlanProgress | None:
     return PlanProgress(directive.plan_epoch, directive.reason, directive.text, outcome)
 
 
-def _progress(view: ApplicationView) -> ProgressReport | None:
+def _progress(view: ApplicationView) -> protocol.ProgressReport | None:
     progress = view.reading.progress
     generation = view.reading.topology.generation
     return progress if progress is not None and progress.generation == generation else None
@@ -328,7 +321,9 @@ def weighted_seconds(seconds: Mapping[str, float], priorities: Mapping[str, floa
     return sum(priorities[query] * seconds[query] for query in known) / total if total else None
 
 
-def _override(reading: ApplicationReading, query: str, now: float) -> PriorityOverride | None:
+def _override(
+    reading: ApplicationReading, query: str, now: float
+) -> protocol.PriorityOverride | None:
     """The priority that people have ordered, as long as it holds."""
     override = reading.orders.priorities.get(query)
     if override is None or (override.until is not None and now >= override.until):
@@ -336,7 +331,7 @@ def _override(reading: ApplicationReading, query: str, now: float) -> PriorityOv
     return override
 
 
-def _own_priority(report: TopologyReport, query: Query) -> float:
+def _own_priority(report: protocol.TopologyReport, query: Query) -> float:
     return report.policy.priorities.get(query.name, query.priority)
 
 
@@ -348,7 +343,9 @@ def _weighted(queries: Iterable[QueryProgress]) -> float | None:
     )
 
 
-def _lags(progress: ProgressReport | None, driver: Driver, now: float) -> Mapping[str, float]:
+def _lags(
+    progress: protocol.ProgressReport | None, driver: Driver, now: float
+) -> Mapping[str, float]:
     """Seconds by query. What a driver that is not there had committed gets older all the time."""
     if progress is None:
         return {}
@@ -357,7 +354,7 @@ def _lags(progress: ProgressReport | None, driver: Driver, now: float) -> Mappin
 
 
 def _beyond(
-    progress: ProgressReport | None,
+    progress: protocol.ProgressReport | None,
     goals: Mapping[str, float],
     lags: Mapping[str, float],
     driver: Driver,
@@ -374,7 +371,7 @@ def _beyond(
     }
 
 
-def _unreported_seconds(progress: ProgressReport, driver: Driver, now: float) -> float:
+def _unreported_seconds(progress: protocol.ProgressReport, driver: Driver, now: float) -> float:
     """For how long a driver that is not there has reported nothing; 0 for one that is there."""
     if driver not in (Driver.GONE, Driver.SILENT) or progress.at is None:
         return 0.0

@@ -8,6 +8,7 @@ there, is ordered again. Pure; `session` calls it.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rekindle import protocol
 from rekindle.coordination import buffering_mode, instructions, next_plan
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus
 from rekindle.coordination.instructions import (
@@ -22,18 +23,6 @@ from rekindle.coordination.instructions import (
     SetOrdering,
 )
 from rekindle.model.reasons import Reason
-from rekindle.protocol import (
-    BufferingOrder,
-    Directive,
-    DropOrder,
-    LagGoalsOrder,
-    MoveOrder,
-    OrderingOrder,
-    PauseOrder,
-    PlanOrder,
-    ProgressReport,
-    ResumeOrder,
-)
 from rekindle.protocol.messages import Order
 
 TEXT_LENGTH_MAX = 4_000
@@ -52,23 +41,23 @@ class NodeRequestOrder:
 
 def issue(
     instructions: Iterable[Instruction],
-    pausing: PauseOrder | ResumeOrder | None,
+    pausing: protocol.PauseOrder | protocol.ResumeOrder | None,
     *,
     after: int,
     base: int,
     generation: int,
     state: CoordinationState,
     builds_on: int,
-) -> tuple[Directive, ...]:
+) -> tuple[protocol.Directive, ...]:
     """Directives to the driver of `generation`, numbered from `after` + 1; those up to `base` were
     for earlier generations. A plan builds on the driver's plan `builds_on`."""
     orders: list[tuple[Order, Reason, str]]
     orders = [found for item in instructions if (found := _order(item, state, builds_on))]
     if pausing is not None:
-        word = Reason.PAUSED if isinstance(pausing, PauseOrder) else Reason.UNPAUSED
+        word = Reason.PAUSED if isinstance(pausing, protocol.PauseOrder) else Reason.UNPAUSED
         orders.append((pausing, word, word.meaning))
     return tuple(
-        Directive(
+        protocol.Directive(
             sequence=sequence,
             after=sequence - 1 if sequence - 1 > base else 0,
             generation=generation,
@@ -82,20 +71,20 @@ def issue(
 
 
 def pausing(
-    wanted: bool, ordered: bool, progress: ProgressReport | None, newest: int
-) -> PauseOrder | ResumeOrder | None:
+    wanted: bool, ordered: bool, progress: protocol.ProgressReport | None, newest: int
+) -> protocol.PauseOrder | protocol.ResumeOrder | None:
     """The order that brings about what people want, unless it has been given and may yet be
     taken."""
     taken = progress is not None and progress.directive >= newest
     done = progress.paused if progress is not None and taken else ordered
     if done == wanted == ordered:
         return None
-    return PauseOrder() if wanted else ResumeOrder()
+    return protocol.PauseOrder() if wanted else protocol.ResumeOrder()
 
 
 def overdue(
     state: CoordinationState,
-    progress: ProgressReport | None,
+    progress: protocol.ProgressReport | None,
     newest: int,
     instructions: Iterable[Instruction] = (),
 ) -> tuple[SetBuffering | SetOrdering, ...]:
@@ -113,7 +102,7 @@ def overdue(
 
 
 def other_goals(
-    state: CoordinationState, progress: ProgressReport | None, newest: int
+    state: CoordinationState, progress: protocol.ProgressReport | None, newest: int
 ) -> tuple[SetLagGoals, ...]:
     """The goals that hold, for a driver that has taken all directives up to `newest` and counts by
     others. A driver of an older release counts by none."""
@@ -126,9 +115,9 @@ def other_goals(
 
 def undropped(
     state: CoordinationState,
-    progress: ProgressReport | None,
+    progress: protocol.ProgressReport | None,
     newest: int,
-    instructions: Iterable[Instruction] = (),
+    instructions: Iterable[Instruction],
 ) -> tuple[DropExecutors, ...]:
     """The order to drop executors that are lost and that the driver still has, apart from those
     that `instructions` name; it goes before them.
@@ -199,7 +188,7 @@ def _order(
 ) -> tuple[Order, Reason, str] | None:
     match instruction:
         case PublishPlan(plan):
-            order = PlanOrder(
+            order = protocol.PlanOrder(
                 query_partitions=plan.query_partitions,
                 placement=dict(plan.placement),
                 builds_on=builds_on,
@@ -208,14 +197,14 @@ def _order(
             )
             return order, plan.reason, instructions.describe(plan)[:TEXT_LENGTH_MAX]
         case MovePartitions(placement, why, text):
-            return MoveOrder(placement=dict(placement)), why, text[:TEXT_LENGTH_MAX]
+            return protocol.MoveOrder(placement=dict(placement)), why, text[:TEXT_LENGTH_MAX]
         case SetBuffering(mode, why):
-            return BufferingOrder(mode=mode), why, f"Buffering is {mode}."  # type: ignore[arg-type]
+            return protocol.BufferingOrder(mode=mode), why, f"Buffering is {mode}."  # type: ignore[arg-type]
         case SetOrdering(mode, why):
-            return OrderingOrder(mode=mode), why, f"Ordering is {mode}."  # type: ignore[arg-type]
+            return protocol.OrderingOrder(mode=mode), why, f"Ordering is {mode}."  # type: ignore[arg-type]
         case SetLagGoals(goals, why):
             text = f"Goals for lags: {_named_goals(goals)}."
-            return LagGoalsOrder(goals=dict(goals)), why, text[:TEXT_LENGTH_MAX]
+            return protocol.LagGoalsOrder(goals=dict(goals)), why, text[:TEXT_LENGTH_MAX]
         case DropExecutors(nodes, why):
             # one that has come back meanwhile has another executor, which is wanted
             views = {node: state.nodes[node] for node in nodes}
@@ -225,7 +214,7 @@ def _order(
                 if view.status is NodeStatus.LOST
             }
             text = f"Drop what is left of {', '.join(lost)}."[:TEXT_LENGTH_MAX]
-            return (DropOrder(nodes=lost), why, text) if lost else None
+            return (protocol.DropOrder(nodes=lost), why, text) if lost else None
     return None
 
 

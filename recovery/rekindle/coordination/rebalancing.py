@@ -48,7 +48,7 @@ ROUNDING_SHARE = 1e-9
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
 
-def balance(state: CoordinationState, now: float, *, knows_domains: bool = True) -> Result:
+def balance(state: CoordinationState, now: float, *, knows_domains: bool) -> Result:
     """The state after a look at the nodes, and the order to move once they have been uneven for
     long. Slow nodes are emptied also where placement by domains does not know them."""
     calm = _is_calm(state)

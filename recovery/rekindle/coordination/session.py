@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rekindle import protocol
 from rekindle.coordination import buffering_mode, directives, report_diff
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination import instructions as told
@@ -38,19 +39,6 @@ from rekindle.model.errors import InputError
 from rekindle.model.incidents import Incident, NodeLoss
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
-from rekindle.protocol import (
-    PROTECTED_QUERIES,
-    CheckpointReport,
-    Directive,
-    Heartbeat,
-    Orders,
-    PlanOrder,
-    ProgressReport,
-    Report,
-    StatisticsReport,
-    TopologyReport,
-    decode,
-)
 
 # The coordinator's durable state, and how a restarted coordinator continues from it.
 #
@@ -104,7 +92,7 @@ DIGEST_LENGTH = 16
 # new words need no new version: the one are left out, the other mean something careful.
 RECORD_VERSION = 1
 
-OfDriver = TypeVar("OfDriver", ProgressReport, StatisticsReport)
+OfDriver = TypeVar("OfDriver", protocol.ProgressReport, protocol.StatisticsReport)
 
 
 class Driver(StrEnum):
@@ -146,12 +134,12 @@ class ApplicationReading:
     nodes that are announced to go; None where nobody knows, so that those that are known hold on.
     `directives` are the numbers of those that the store has, None where nobody has looked."""
 
-    topology: TopologyReport
-    progress: ProgressReport | None = None
-    statistics: StatisticsReport | None = None
-    checkpoint: CheckpointReport | None = None
-    heartbeat: Heartbeat | None = None
-    orders: Orders = field(default_factory=Orders)
+    topology: protocol.TopologyReport
+    progress: protocol.ProgressReport | None = None
+    statistics: protocol.StatisticsReport | None = None
+    checkpoint: protocol.CheckpointReport | None = None
+    heartbeat: protocol.Heartbeat | None = None
+    orders: protocol.Orders = field(default_factory=protocol.Orders)
     nodes_gone: frozenset[str] = frozenset()
     driver_gone: bool = False
     domains: Mapping[str, str] | None = field(default_factory=dict)
@@ -207,7 +195,7 @@ class Decision:
 
     case: Case
     changed: bool
-    directives: tuple[Directive, ...]
+    directives: tuple[protocol.Directive, ...]
     instructions: tuple[told.Instruction, ...]
     requested: tuple[NodeRequestOrder, ...] = ()
 
@@ -269,7 +257,7 @@ def decide(
     return Decision(case, _differs(before, case), issued, instructions, requested)
 
 
-def awaited(case: Case, progress: ProgressReport | None) -> range:
+def awaited(case: Case, progress: protocol.ProgressReport | None) -> range:
     """Numbers of the directives that the driver has been sent and has not looked at."""
     progress = _of_generation(progress, case.generation)
     first = case.base if progress is None else max(case.base, progress.directive)
@@ -284,7 +272,7 @@ def to_record(case: Case) -> bytes:
 def from_record(data: bytes, where: str) -> Case:
     """The case of an application for a coordinator that has not had it before; InputError when
     what the store keeps is no such record, or of a later version."""
-    version = decode(data, _Stamp, where).version
+    version = protocol.decode(data, _Stamp, where).version
     if version > RECORD_VERSION:
         raise InputError(
             where=where,
@@ -292,7 +280,7 @@ def from_record(data: bytes, where: str) -> Case:
             remedy="run the release that wrote it, or a later one; where that cannot be, see "
             "docs/runbooks/RekindleApplicationStopped.md",
         )
-    return decode(data, Case, where)
+    return protocol.decode(data, Case, where)
 
 
 def _opened(case: Case, reading: ApplicationReading, now: float) -> tuple[CoordinationState, Case]:
@@ -332,7 +320,7 @@ def _opened(case: Case, reading: ApplicationReading, now: float) -> tuple[Coordi
 
 
 def _caught_up(
-    state: CoordinationState, case: Case, progress: ProgressReport | None
+    state: CoordinationState, case: Case, progress: protocol.ProgressReport | None
 ) -> tuple[CoordinationState, Case]:
     """The case with numbers behind all that the driver has looked at.
 
@@ -358,7 +346,7 @@ def _has_lost_directives(case: Case, reading: ApplicationReading) -> bool:
     return held is not None and not held.issuperset(awaited(case, reading.progress))
 
 
-def _goes_on(report: TopologyReport, case: Case) -> bool:
+def _goes_on(report: protocol.TopologyReport, case: Case) -> bool:
     """Whether a new driver goes on with the incident of the one before."""
     return report.resumed and case.driver is not Driver.FINISHED
 
@@ -402,7 +390,7 @@ def _take_in(
         tell([happened.NodesLocated(located)])
     charged = frozenset(state.charges)
     for report in _fresh(reading, case):
-        if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
+        if isinstance(report, protocol.ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
         tell(report_diff.observe(state, report, domains))
     progress = _of_generation(reading.progress, case.generation)
@@ -425,7 +413,7 @@ def _take_in(
     return state, instructions
 
 
-def _has_taken_all(progress: ProgressReport | None, case: Case) -> bool:
+def _has_taken_all(progress: protocol.ProgressReport | None, case: Case) -> bool:
     """Whether the driver's report says what it has made of every order."""
     return progress is not None and progress.directive >= case.sequence
 
@@ -450,7 +438,7 @@ def _sequences(reading: ApplicationReading, case: Case) -> dict[str, int]:
     return {**case.taken, **{_kind(report): report.sequence for report in _fresh(reading, case)}}
 
 
-def _kind(report: Report) -> str:
+def _kind(report: protocol.Report) -> str:
     return type(report).__name__
 
 
@@ -459,7 +447,7 @@ def _policy(reading: ApplicationReading, now: float) -> Policy:
     Batches of protected queries that catch up are limited, and what they take beyond their share
     are slots that nobody else needs: that has no costs of its own."""
     policy = reading.topology.policy
-    if reading.topology.program == PROTECTED_QUERIES:
+    if reading.topology.program == protocol.PROTECTED_QUERIES:
         policy = replace(policy, catch_up_cost_ratio=0.0)
     queries = {query.name for query in reading.topology.topology.queries}
     if not reading.orders.priorities:
@@ -496,12 +484,12 @@ def _issue(
     case: Case,
     state: CoordinationState,
     reading: ApplicationReading,
-    progress: ProgressReport | None,
+    progress: protocol.ProgressReport | None,
     instructions: tuple[told.Instruction, ...],
     driver: Driver,
     *,
     withheld: bool,
-) -> tuple[Directive, ...]:
+) -> tuple[protocol.Directive, ...]:
     """What the driver is told; nothing after its run has ended."""
     if driver is Driver.FINISHED:
         return ()
@@ -533,8 +521,8 @@ def _requests(
     return directives.outstanding(asked, state, driver_there=driver is Driver.THERE)
 
 
-def _plan_sequence(case: Case, issued: Iterable[Directive]) -> int:
-    plans = [item.sequence for item in issued if isinstance(item.order, PlanOrder)]
+def _plan_sequence(case: Case, issued: Iterable[protocol.Directive]) -> int:
+    plans = [item.sequence for item in issued if isinstance(item.order, protocol.PlanOrder)]
     return max([case.plan_sequence, *plans])
 
 

@@ -17,21 +17,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from rekindle.coordination import (
-    CheckpointCompleted,
-    CoordinationState,
-    NodeBack,
-    NodesLost,
-    Plan,
-    PlanAcknowledged,
-    PublishPlan,
-    QueryCaughtUp,
-    Tick,
-    advance,
-    node_load,
-)
+from rekindle.coordination import CoordinationState, advance, node_load
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import NodeStatus, active, with_status
+from rekindle.coordination.instructions import Plan, PublishPlan
 from rekindle.model.errors import InputError
 
 # When nodes come after a failure, in seconds since it.
@@ -299,7 +288,7 @@ class _Rehearsal:
     def run(self, victims: tuple[str, ...]) -> SimulatedFailure:
         before = active(self.state)
         self._pass(self.model.detect_seconds)
-        self._tell(NodesLost(victims))
+        self._tell(happened.NodesLost(victims))
         self.back_at = dict.fromkeys(before - active(self.state), math.inf)
         self._plan()
         while math.inf in self.back_at.values() or self.state.catching_up:
@@ -331,21 +320,21 @@ class _Rehearsal:
         behind = self.backlogs.owed.keys()
         for query in sorted(self.state.catching_up):
             if self.state.closures[query].isdisjoint(behind):
-                self._tell(QueryCaughtUp(query))
+                self._tell(happened.QueryCaughtUp(query))
                 if query in self.back_at:
                     self.back_at[query] = until
         if not self.state.catching_up:
-            self._tell(CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
+            self._tell(happened.CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
 
     def _arrive(self) -> None:
         while self.arrivals and self.arrivals[0].at <= self.now:
             one = self.arrivals.pop(0)
             incarnation = f"{one.node}@{one.at:g}"
-            self._tell(NodeBack(one.node, one.capacity_percent, one.domain, incarnation))
+            self._tell(happened.NodeBack(one.node, one.capacity_percent, one.domain, incarnation))
 
     def _plan(self) -> None:
         if self.state.due is not None and self.state.due.at <= self.now:
-            self._tell(Tick(may_move=False))
+            self._tell(happened.Tick(may_move=False))
 
     def _tell(self, event: happened.Event) -> None:
         """One event to the core, and what it publishes to the model."""
@@ -355,7 +344,7 @@ class _Rehearsal:
         for instruction in told:
             if isinstance(instruction, PublishPlan):
                 self._carry_out(instruction.plan, resident)
-                self._tell(PlanAcknowledged(instruction.plan.plan_epoch))
+                self._tell(happened.PlanAcknowledged(instruction.plan.plan_epoch))
 
     def _carry_out(self, plan: Plan, resident: Mapping[str, str]) -> None:
         """What stays where its state is goes on from there; the rest is read from the store."""

@@ -10,21 +10,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rekindle.coordination import (
-    CheckpointCompleted,
-    CoordinationState,
-    NodeBack,
-    PlacementReported,
-    PlanAcknowledged,
-    PublishPlan,
-    QueryCaughtUp,
-    StatisticsReported,
-    Tick,
-    advance,
-    initial,
-)
+from rekindle.coordination import CoordinationState, advance, initial
 from rekindle.coordination import coordination_events as happened
 from rekindle.coordination.coordination_state import inactive
+from rekindle.coordination.instructions import PublishPlan
 from rekindle.model import settings
 from rekindle.model import topology as graph
 from rekindle.model.errors import refuse
@@ -83,16 +72,16 @@ def parse(content: bytes, where: str, *, clock: Callable[[], float]) -> Coordina
     at_once = replace(policy, stabilisation_seconds=0.0)
     state = initial(topology, at_once, len(found.nodes), hints=found.cpu_percent)
     events: list[happened.Event] = [
-        NodeBack(name, node.cpu_percent, node.domain, name)
+        happened.NodeBack(name, node.cpu_percent, node.domain, name)
         for name, node in sorted(found.nodes.items())
     ]
-    measured = StatisticsReported(
+    measured = happened.StatisticsReported(
         found.cpu_percent, found.state_bytes, overhead_percent=found.overhead_percent
     )
     events.append(measured)
     if found.placement is not None:
         live = frozenset(found.placement)
-        events.append(PlacementReported(found.placement, live, {}, plan_epoch=1))
+        events.append(happened.PlacementReported(found.placement, live, {}, plan_epoch=1))
     return replace(_steady(_told(state, events, clock), clock), policy=policy)
 
 
@@ -102,9 +91,9 @@ def _steady(state: CoordinationState, clock: Callable[[], float]) -> Coordinatio
     before = len(state.placement) - 1
     while inactive(state) and len(state.placement) > before:
         before = len(state.placement)
-        state = _told(state, [Tick(may_move=False)], clock)
+        state = _told(state, [happened.Tick(may_move=False)], clock)
     assert not inactive(state), "a fresh start places everything"
-    return _told(state, [CheckpointCompleted(1)], clock)
+    return _told(state, [happened.CheckpointCompleted(1)], clock)
 
 
 def to_record(
@@ -146,8 +135,10 @@ def _told(
         for instruction in told:
             if isinstance(instruction, PublishPlan):
                 plan = instruction.plan
-                caught_up = [QueryCaughtUp(query) for query in plan.query_partitions]
-                state = _told(state, [PlanAcknowledged(plan.plan_epoch), *caught_up], clock)
+                caught_up = [happened.QueryCaughtUp(query) for query in plan.query_partitions]
+                state = _told(
+                    state, [happened.PlanAcknowledged(plan.plan_epoch), *caught_up], clock
+                )
     return state
 
 

@@ -132,7 +132,7 @@ def from_problem(
     problem: Problem,
     missing: Mapping[str, Sequence[str]],
     capacity: float,
-    start: Collection[str] = (),
+    start: Collection[str],
 ) -> Instance:
     """Arrays for the candidates in `missing` (query -> its failed partitions, ascending by id):
     each costs something and fits alone. `start` may name others, too."""

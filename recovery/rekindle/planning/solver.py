@@ -56,8 +56,6 @@ from rekindle.planning.problem_arrays import (
 )
 from rekindle.planning.upper_bound import Relaxation, relax, sufficient
 
-__all__ = ["AUTO", "SOLVERS", "Solver", "combined", "operator_centric", "refined", "solve"]
-
 # Builds the answer: the chosen queries, a certificate, and a reason for each query left out.
 
 PROVED = 1e-9  # relative gap that counts as none

@@ -23,21 +23,11 @@ from rekindle.forecast.outage_forecasts import DomainForecast
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle_cli import cli_options, state_loader
 from rekindle_cli.coordination_access import CaFile, SecretFile
-from rekindle_cli.state_loader import (
-    ARRIVE,
-    MODEL,
-    Arrive,
-    CheckpointAge,
-    Detect,
-    Restore,
-    Situation,
-    Store,
-)
 
 
 def forecast(
-    what: Situation = None,
-    arrive: Arrive = ARRIVE,
+    what: state_loader.Situation = None,
+    arrive: state_loader.Arrive = state_loader.ARRIVE,
     placement: Annotated[
         str | None,
         typer.Option(
@@ -47,10 +37,10 @@ def forecast(
     rehearsals: Annotated[
         int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")
     ] = 20,
-    detect: Detect = MODEL.detect_seconds,
-    restore: Restore = MODEL.restore_seconds,
-    checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
-    zookeeper: Store = None,
+    detect: state_loader.Detect = state_loader.MODEL.detect_seconds,
+    restore: state_loader.Restore = state_loader.MODEL.restore_seconds,
+    checkpoint_age: state_loader.CheckpointAge = state_loader.MODEL.checkpoint_age_seconds,
+    zookeeper: state_loader.Store = None,
     secret_file: SecretFile = None,
     ca_file: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
@@ -66,7 +56,7 @@ def forecast(
     after = before if placement is None else _replaced(before, placement)
     moved = sum(before.placement[name] != node for name, node in after.placement.items())
     states = (before,) if placement is None else (before, after)
-    model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
+    model = Model(detect, restore, state_loader.MODEL.restore_mib_per_second, checkpoint_age)
     seeds = range(1, rehearsals + 1)
     found = [
         outage_forecasts.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)

@@ -20,16 +20,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from rekindle import planning
-from rekindle.model import strict_json
+from rekindle.model import plan_problem, strict_json
 from rekindle.model.errors import InputError
-from rekindle.model.plan_problem import (
-    Answer,
-    Problem,
-    answer_from_record,
-    answer_to_record,
-    describe,
-    parse,
-)
 
 PRINTED = "`rekindle plan --json` has printed"
 OPTIONS = ("budget-seconds", "seed", "solver")
@@ -59,7 +51,7 @@ def plan(
     Example: rekindle plan problem.json --budget-seconds 5 --json
     """
     content = _content(problem_file, "with a problem as in docs/planning.md")
-    problem = parse(content, str(problem_file))
+    problem = plan_problem.parse(content, str(problem_file))
     last = None if start is None else _last_plan(start)
     with _named_as_options(), _quiet():
         answer = planning.solve(
@@ -71,7 +63,7 @@ def plan(
             start=last,
         )
     if as_json:
-        print(json.dumps(answer_to_record(answer), indent=2))
+        print(json.dumps(plan_problem.answer_to_record(answer), indent=2))
         return
     _show(problem, answer)
 
@@ -87,11 +79,11 @@ def _content(file: Path, remedy: str) -> bytes:
         ) from error
 
 
-def _last_plan(answer_file: Path) -> Answer:
+def _last_plan(answer_file: Path) -> plan_problem.Answer:
     """What an earlier run has printed."""
     content = _content(answer_file, f"with what {PRINTED}")
     record = strict_json.read(content, str(answer_file), f"give what {PRINTED}")
-    return answer_from_record(record, str(answer_file))
+    return plan_problem.answer_from_record(record, str(answer_file))
 
 
 @contextmanager
@@ -126,7 +118,7 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _show(problem: Problem, answer: Answer) -> None:
+def _show(problem: plan_problem.Problem, answer: plan_problem.Answer) -> None:
     """A sentence and tables; ids are broken where a terminal is too narrow, and nowhere else."""
     console = Console(file=sys.stdout)
     whole = not console.is_terminal
@@ -136,13 +128,13 @@ def _show(problem: Problem, answer: Answer) -> None:
             for names in (problem.queries, answer.placement, problem.partitions)
         )
         console.width = max(console.width, OTHER_COLUMNS + max(queries, nodes + partitions))
-    console.print(Text(describe(answer)))
+    console.print(Text(plan_problem.describe(answer)))
     console.print(_queries(problem, answer, whole=whole))
     if answer.placement:
         console.print(_nodes(problem, answer, whole=whole))
 
 
-def _queries(problem: Problem, answer: Answer, *, whole: bool) -> Table:
+def _queries(problem: plan_problem.Problem, answer: plan_problem.Answer, *, whole: bool) -> Table:
     """What comes back first, then what does not, each by priority."""
     table = Table(Column("query", overflow="fold", no_wrap=whole), "priority", "plan")
     order = sorted(
@@ -156,7 +148,7 @@ def _queries(problem: Problem, answer: Answer, *, whole: bool) -> Table:
     return table
 
 
-def _nodes(problem: Problem, answer: Answer, *, whole: bool) -> Table:
+def _nodes(problem: plan_problem.Problem, answer: plan_problem.Answer, *, whole: bool) -> Table:
     table = Table(
         Column("node", overflow="fold", no_wrap=whole),
         Column("partitions", overflow="fold"),

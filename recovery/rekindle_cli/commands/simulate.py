@@ -24,26 +24,16 @@ from rekindle_cli import cli_options, state_loader, svg_files
 from rekindle_cli.coordination_access import CaFile, SecretFile
 from rekindle_cli.report_html import charts
 from rekindle_cli.report_html.charts import Span
-from rekindle_cli.state_loader import (
-    ARRIVE,
-    MODEL,
-    Arrive,
-    CheckpointAge,
-    Detect,
-    Restore,
-    Situation,
-    Store,
-)
 
 SEEDS_MAX = 10_000
 
 
 def simulate(
-    what: Situation = None,
+    what: state_loader.Situation = None,
     fail: Annotated[
         str, typer.Option(help="nodes:A,B or domain:NAME or random:COUNT.")
     ] = "random:1",
-    arrive: Arrive = ARRIVE,
+    arrive: state_loader.Arrive = state_loader.ARRIVE,
     strategies: Annotated[
         str, typer.Option(help="What to compare, separated by commas.")
     ] = "incremental,blocking",
@@ -51,14 +41,14 @@ def simulate(
     until_seconds: Annotated[
         float, typer.Option(min=1, max=86_400, help="How far to look.")
     ] = 3_600.0,
-    detect: Detect = MODEL.detect_seconds,
-    restore: Restore = MODEL.restore_seconds,
-    checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
+    detect: state_loader.Detect = state_loader.MODEL.detect_seconds,
+    restore: state_loader.Restore = state_loader.MODEL.restore_seconds,
+    checkpoint_age: state_loader.CheckpointAge = state_loader.MODEL.checkpoint_age_seconds,
     picture: Annotated[
         Path | None,
         typer.Option(help="Also draw the figures, as an SVG file.", show_default="none"),
     ] = None,
-    zookeeper: Store = None,
+    zookeeper: state_loader.Store = None,
     secret_file: SecretFile = None,
     ca_file: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
@@ -74,7 +64,7 @@ def simulate(
     coming = failure_simulation.parse(arrive, "--arrive")
     state = state_loader.load(what, zookeeper, secret_file, ca_file)
     failure = outage_forecasts.parse(fail, state, "--fail")
-    model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
+    model = Model(detect, restore, state_loader.MODEL.restore_mib_per_second, checkpoint_age)
     found = rehearsed(
         state,
         failure,

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 SEED = 20250301
 ROWS = 60_000
-DAY_SECONDS = 86_400
 DAY = np.datetime64("2025-03-01T00:00:00", "us")
 PATHS = ("/", "/search", "/product", "/cart", "/checkout", "/login", "/help")
 SHARES = (0.24, 0.22, 0.30, 0.09, 0.06, 0.05, 0.04)

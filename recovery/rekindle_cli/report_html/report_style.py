@@ -5,8 +5,6 @@
 
 from rekindle.page_style import PAGE, TABLES, VARIABLES
 
-__all__ = ["CHART_MARKS", "MARKS", "SHEET", "VARIABLES"]
-
 # What is drawn, below an `svg`.
 MARKS = """
 svg text { font-size: 12px; fill: var(--ink); }

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from rekindle import page_style
 from rekindle.model.run_events import Event
 from rekindle_cli.report_html import report_style, report_text, timeline
 from rekindle_cli.report_html.timeline import PIXELS_PER_SIGN
@@ -68,7 +69,7 @@ def framed(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
             'role="img" aria-labelledby="picture-title picture-text">',
             description,
-            f"<style>\n{report_style.VARIABLES}\n{marks_style}\n{OWN}\n</style>",
+            f"<style>\n{page_style.VARIABLES}\n{marks_style}\n{OWN}\n</style>",
             f'<rect class="ground" x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" '
             'rx="12"/>',
             f'<g transform="translate({MARGIN} 0)">',

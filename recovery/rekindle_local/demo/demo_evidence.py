@@ -22,10 +22,7 @@ import pyarrow.parquet as pq
 from rekindle import history, report, verification
 from rekindle.coordination import coordination_state
 from rekindle.forecast import steady_state
-from rekindle.model import run_events, topology
-from rekindle.model.errors import RunError
-from rekindle.model.run_events import Event
-from rekindle.model.settings import EVEN, Policy
+from rekindle.model import errors, run_events, settings, topology
 from rekindle.model.topology import Topology
 from rekindle_cli import report_html
 from rekindle_local import stored_records
@@ -51,7 +48,7 @@ class DemoRecords:
     schemas: Mapping[str, pa.Schema]
     facts: report.RunFacts
     domains: Mapping[str, str] = field(default_factory=dict)
-    placement: str = EVEN
+    placement: str = settings.EVEN
     rows: Mapping[str, int] | None = None
     rows_per_second: float = 0.0
 
@@ -99,7 +96,7 @@ def write_situation(directory: Path, run: DemoRecords) -> None:
 
 def conclude(
     directory: Path,
-    events: Sequence[Event],
+    events: Sequence[run_events.Event],
     facts: report.RunFacts,
     record: Mapping[str, Any],
     problems: Mapping[int, Any],
@@ -172,7 +169,7 @@ def _check_history(directory: Path, run: DemoRecords) -> None:
     (directory / "history.jsonl").write_text(history.serialize(recorded))
     verdict = history.check(recorded, "history.jsonl")
     if not verdict.holds:
-        raise RunError(
+        raise errors.RunError(
             where=str(directory / "history.jsonl"),
             what="" if verdict.witness is None else verdict.witness.sentence,
             remedy=f"see it with `rekindle check-history {directory / 'history.jsonl'}`",
@@ -242,7 +239,7 @@ def _input_record(run: DemoRecords) -> dict[str, Any]:
         rows_per_second=rate,
         closures=closures,
         priorities=run.priorities,
-        lag_goals=coordination_state.lag_goals(run.topology, Policy()),
+        lag_goals=coordination_state.lag_goals(run.topology, settings.Policy()),
     )
 
 

@@ -29,11 +29,7 @@ from rekindle.model.errors import InputError, RunError
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle.model.topology import Topology
 from rekindle_local import failure_schedule
-from rekindle_local.demo.demo_streams import KAFKA, REPLAY, DemoInput, ReplayedInput
-from rekindle_local.demo.driver_process import DriverProcess
-from rekindle_local.demo.machine_load import MachineLoad
-from rekindle_local.demo.run_inputs import LOAD_TARGET_PERCENT
-from rekindle_local.demo.run_phases import Phases
+from rekindle_local.demo import demo_streams, driver_process, machine_load, run_inputs, run_phases
 from rekindle_local.flights import flight_pipeline as flights
 from rekindle_local.local_control_plane import LocalControlPlane
 from rekindle_local.local_nodes import CPU_QUOTA
@@ -75,7 +71,7 @@ class DemoOptions:
     kill: int = 3
     domains: int = 3
     kill_domain: str | None = None
-    source: str = REPLAY
+    source: str = demo_streams.REPLAY
     later_kills: tuple[int, ...] = ()
     kills_every_seconds: float = 0.0
     placement: str = EVEN
@@ -84,7 +80,7 @@ class DemoOptions:
     return_every_seconds: float = 6.0
     rows_per_second: float | None = None
     first_rows_per_second: float | None = None
-    load_target_percent: float = LOAD_TARGET_PERCENT
+    load_target_percent: float = run_inputs.LOAD_TARGET_PERCENT
     buffering: str = "always"
     ordering: str = "always"
     kill_coordinator: bool = False
@@ -104,7 +100,7 @@ class DemoOptions:
 def shown(options: DemoOptions) -> DemoOptions:
     """The same for somebody who wants to see it: any load will do, unless the run is as large as
     those of the benchmarks and the driver calibrates its rate."""
-    if options.source == KAFKA:
+    if options.source == demo_streams.KAFKA:
         return replace(options, judged=False, calibration_seconds_max=CALIBRATION_SECONDS_MAX)
     if options.kill >= CONTEST_KILL:
         return options
@@ -135,12 +131,12 @@ class DemoScenario:
 
     options: DemoOptions
     cluster: LocalCluster
-    driver: DriverProcess
+    driver: driver_process.DriverProcess
     control: LocalControlPlane
     provisioning: Provisioning
     topology: Topology
     show: Callable[[dict[str, Any]], None]
-    input: DemoInput = field(default_factory=ReplayedInput)
+    input: demo_streams.DemoInput = field(default_factory=demo_streams.ReplayedInput)
     records: list[dict[str, Any]] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -149,13 +145,13 @@ class DemoScenario:
     failure_at: float = 0.0
     _looked_at: dict[str, Any] | None = None
     _arranged: bool = False
-    _phases: Phases = field(init=False)
-    _machine: MachineLoad = field(init=False)
+    _phases: run_phases.Phases = field(init=False)
+    _machine: machine_load.MachineLoad = field(init=False)
 
     def __post_init__(self) -> None:
         limit = self.options.phase_seconds_max
-        self._phases = Phases("demo", self.driver.log, self._poll, self.show, limit)
-        self._machine = MachineLoad(self.cluster, self.driver, self.control)
+        self._phases = run_phases.Phases("demo", self.driver.log, self._poll, self.show, limit)
+        self._machine = machine_load.MachineLoad(self.cluster, self.driver, self.control)
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""

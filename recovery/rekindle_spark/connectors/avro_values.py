@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.model.errors import InputError, SourceAwayError, first_line
+from rekindle.model.errors import InputError, SourceAwayError, first_line, refuse
 from rekindle_spark.connectors import decoding, hidden_values
 from rekindle_spark.connectors.decoding import Decoded
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
@@ -82,12 +82,12 @@ class Avro:
         decoding.check_units(where, self.schema, self.units)
         if not str(self.registry).startswith(("http://", "https://")):
             what = f"is {argument_checks.shown(self.registry)}"
-            argument_checks.refuse(f"{where}: registry", what, "give an http or https URL")
+            refuse(f"{where}: registry", what, "give an http or https URL")
         hidden = isinstance(self.credentials, FromFile | FromEnvironment)
         if "@" in self.registry or not (hidden or self.credentials is None):
             remedy = "give credentials=FromFile(path), a file with USER:PASSWORD"
             what = "has a password, and pipelines are written into the store"
-            argument_checks.refuse(f"{where}: registry", what, remedy)
+            refuse(f"{where}: registry", what, remedy)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values. Raises SourceAwayError where the registry cannot be reached."""

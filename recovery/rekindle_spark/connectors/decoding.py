@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
-from rekindle.model.errors import ColumnError
+from rekindle.model.errors import ColumnError, refuse
 from rekindle_spark.operators import column_types
 from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
@@ -69,7 +69,7 @@ class Json:
             if not _is_readable(column.type):
                 what = f"has the type {column.type}, which is not read from JSON"
                 remedy = "declare a number, text, time or list of such, and convert it in a map"
-                argument_checks.refuse(f"{where}: column {column.name!r}", what, remedy)
+                refuse(f"{where}: column {column.name!r}", what, remedy)
         check_units(where, self.schema, self.units)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
@@ -127,12 +127,12 @@ class Csv:
             if pa.types.is_nested(column.type) or not _is_readable(column.type):
                 what = f"has the type {column.type}, which is not read from CSV"
                 remedy = "declare a number, text or time, and convert it in a map"
-                argument_checks.refuse(f"{where}: column {column.name!r}", what, remedy)
+                refuse(f"{where}: column {column.name!r}", what, remedy)
         check_units(where, self.schema, self.units)
         one = self.delimiter
         if not isinstance(one, str) or len(one) != 1 or one in '"\r\n' or not one.isascii():
             what = f"is {argument_checks.shown(one)}"
-            argument_checks.refuse(f"{where}: delimiter", what, 'give one character, as ","')
+            refuse(f"{where}: delimiter", what, 'give one character, as ","')
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
@@ -314,11 +314,11 @@ def check_units(where: str, schema: pa.Schema, units: Mapping[str, str]) -> None
         if name not in schema.names or unit not in UNITS:
             what = f"is {argument_checks.shown(unit)}"
             remedy = f"name a time column of the schema, and one of: {', '.join(UNITS)}"
-            argument_checks.refuse(f"{where}: units of {name!r}", what, remedy)
+            refuse(f"{where}: units of {name!r}", what, remedy)
         kind = schema.field(name).type
         if not any(is_kind(kind) for is_kind in COUNTED):
             what = "is of a column that is no timestamp, time of day or duration"
-            argument_checks.refuse(f"{where}: units of {name!r}", what, "leave it out")
+            refuse(f"{where}: units of {name!r}", what, "leave it out")
 
 
 def counted(schema: pa.Schema, units: Mapping[str, str]) -> pa.Schema:

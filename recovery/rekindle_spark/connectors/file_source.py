@@ -23,20 +23,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle.model.errors import (
-    DataLossError,
-    InputError,
-    RunError,
-    SourceAwayError,
-    first_line,
-)
+from rekindle.model import errors
+from rekindle.model.errors import refuse
 from rekindle.model.topology import PARALLELISM_MAX
 from rekindle_spark.connectors import file_folders, file_listing, file_rows
 from rekindle_spark.connectors.file_folders import FileFolder, Found, LocalFolder
 from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
 from rekindle_spark.connectors.file_rows import CSV, FORMATS, PARQUET, FileContents, FileForm
 from rekindle_spark.operators import column_types
-from rekindle_spark.operators.watermarks import TIMESTAMP
+from rekindle_spark.operators.arrow_columns import TIMESTAMP
 from rekindle_spark.pipeline.unbounded_source import (
     SECONDS_MAX,
     PartitionOffsets,
@@ -125,12 +120,12 @@ class FileSource:
         taken = [name for name in declared.names if name in OF_FILES.names]
         if taken:
             what = f"is {taken[0]!r}, as a column that the source itself has"
-            argument_checks.refuse("FileSource: a column", what, "rename it in the files")
+            refuse("FileSource: a column", what, "rename it in the files")
         self.schema = pa.schema([*declared, *(OF_FILES.field(name) for name in self.columns)])
         if self.event_time not in self.schema.names:
             what = f"is {argument_checks.shown(self.event_time)}"
             remedy = f"name one of: {', '.join(self.schema.names)}"
-            argument_checks.refuse("FileSource: event_time", what, remedy)
+            refuse("FileSource: event_time", what, remedy)
         self.reject_schema = REJECTS
 
     def __getstate__(self) -> dict[str, Any]:
@@ -148,7 +143,7 @@ class FileSource:
             place = Path(self._folder.place)
             what = "is no folder" if place.exists() else "is not there"
             remedy = "name a folder that the driver and all nodes have; make it first"
-            argument_checks.refuse(f"step {step}: files at {place}", what, remedy)
+            refuse(f"step {step}: files at {place}", what, remedy)
 
     def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None:
         """See `unbounded_source.RecordKeeping`."""
@@ -220,24 +215,24 @@ class FileSource:
         where = f"files at {self.path}"
         if self.format != PARQUET:
             what = f"are {self.format}, which has no types"
-            argument_checks.refuse(where, what, "give the source a schema")
+            refuse(where, what, "give the source a schema")
         try:
             first = min(self._matching(), key=self._key, default=None)
             found = None if first is None else self._columns_of(first)
-        except RunError as error:
+        except errors.RunError as error:
             remedy = f"{error.remedy}; or give the source a schema, which needs no file"
-            raise InputError(where=error.where, what=error.what, remedy=remedy) from error
+            raise errors.InputError(where=error.where, what=error.what, remedy=remedy) from error
         if found is None:
             what = "have none that says which columns there are"
-            argument_checks.refuse(where, what, "give the source a schema, or add a file")
+            refuse(where, what, "give the source a schema, or add a file")
         return pa.schema([self._field(one) for one in found])
 
     def _columns_of(self, one: Found) -> pa.Schema:
         try:
             return file_rows.schema_of(self._folder, one.name, one.version)
         except (OSError, pa.ArrowException) as error:
-            what = f"cannot be read as Parquet ({first_line(error)})"
-            argument_checks.refuse(f"file {self.path}/{one.name}", what, "mend or remove it")
+            what = f"cannot be read as Parquet ({errors.first_line(error)})"
+            refuse(f"file {self.path}/{one.name}", what, "mend or remove it")
 
     def _field(self, given: pa.Field) -> pa.Field:
         if given.name == self.event_time and pa.types.is_timestamp(given.type):
@@ -273,7 +268,7 @@ class FileSource:
             with self._folder.open(one.name, one.marked) as file:
                 # a bucket compares versions when it is read; no file that is listed is empty
                 return bool(file.read(1))
-        except DataLossError:
+        except errors.DataLossError:
             return False
 
     def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
@@ -338,7 +333,7 @@ class _Asking:
                     continue
                 self._check_digests()
                 self.listed_at = now
-        except SourceAwayError:
+        except errors.SourceAwayError:
             self.missing.clear()  # who has it back may see some files late
             self.absences.interrupt()
             raise
@@ -377,7 +372,7 @@ class _Asking:
         elif self.empty_since is None:
             self.empty_since = now
         elif now - self.empty_since >= MISSING_SECONDS_MAX:
-            raise SourceAwayError(
+            raise errors.SourceAwayError(
                 where=f"files at {source.path}",
                 what="is empty, and listed files are still to be read",
                 remedy="see that what is mounted there is there, and bring the files back",
@@ -445,7 +440,7 @@ class _Asking:
         try:
             with self.source._folder.open(name, marked):
                 return True
-        except DataLossError:
+        except errors.DataLossError:
             return False
 
     def _has_settled(self, one: Found, now: float) -> bool:
@@ -478,7 +473,7 @@ class _Asking:
                 source._form,
                 lambda count: self._get_on(count, f"counts the rows of {one.name}"),
             )
-        except DataLossError:
+        except errors.DataLossError:
             return one, None
         return one, found
 
@@ -603,10 +598,10 @@ def _no_rejects() -> pa.Table:
     return pa.schema([*REJECTS, pa.field("error", pa.string())]).empty_table()
 
 
-def _store_away(error: OSError) -> SourceAwayError:
-    return SourceAwayError(
+def _store_away(error: OSError) -> errors.SourceAwayError:
+    return errors.SourceAwayError(
         where="list of files in the checkpoint store",
-        what=f"cannot be reached ({first_line(error)})",
+        what=f"cannot be reached ({errors.first_line(error)})",
         remedy="see that the store is there",
     )
 
@@ -616,7 +611,7 @@ def _check_arguments(source: FileSource) -> None:
     where, path = "FileSource", source.path
     if not isinstance(path, str | Path) or not str(path):
         remedy = "name a folder that all nodes have, or s3://BUCKET/PREFIX"
-        argument_checks.refuse(f"{where}: path", f"is {argument_checks.shown(path)}", remedy)
+        refuse(f"{where}: path", f"is {argument_checks.shown(path)}", remedy)
     for name, words in (("format", FORMATS), ("order", ORDERS)):
         value = getattr(source, name)
         if value not in words:
@@ -624,7 +619,7 @@ def _check_arguments(source: FileSource) -> None:
                 f"is {argument_checks.shown(value)}",
                 f"choose one of: {', '.join(words)}",
             )
-            argument_checks.refuse(f"{where}: {name}", what, remedy)
+            refuse(f"{where}: {name}", what, remedy)
     if source.schema is not None:
         argument_checks.check_kind(
             f"{where}: schema", source.schema, pa.Schema, "give a pyarrow.Schema"
@@ -641,17 +636,17 @@ def _check_arguments(source: FileSource) -> None:
     pattern = source.pattern
     if not isinstance(pattern, str) or not pattern or "/" in pattern:
         what = f"is {argument_checks.shown(pattern)}"
-        argument_checks.refuse(f"{where}: pattern", what, 'give one of names alone, as "*.csv"')
+        refuse(f"{where}: pattern", what, 'give one of names alone, as "*.csv"')
     argument_checks.check_list(f"{where}: columns", source.columns)
     for column in source.columns:
         if column not in OF_FILES.names:
             what = f"name {argument_checks.shown(column)}"
             remedy = f"choose of: {', '.join(OF_FILES.names)}"
-            argument_checks.refuse(f"{where}: columns", what, remedy)
+            refuse(f"{where}: columns", what, remedy)
     for name, given, formats in (
         ("units", bool(source.units), "json and csv"),
         ("delimiter", source.delimiter != ",", CSV),
         ("header", not source.header, CSV),
     ):
         if given and source.format not in formats.split(" and "):
-            argument_checks.refuse(f"{where}: {name}", f"is for {formats} alone", "leave it out")
+            refuse(f"{where}: {name}", f"is for {formats} alone", "leave it out")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle.model.errors import DataLossError, InputError, SourceAwayError
+from rekindle.model.errors import DataLossError, InputError, SourceAwayError, refuse
 from rekindle_spark.connectors import kafka_options, kafka_ranges
 from rekindle_spark.connectors.decoding import Decoder
 from rekindle_spark.connectors.kafka_options import ErrorNote
@@ -84,7 +84,7 @@ class Kafka:
         kafka_options.check_options(where, self.options, (kafka_ranges.QUEUED,))
         if self.start not in (EARLIEST, LATEST):
             what = f"is {argument_checks.shown(self.start)}"
-            argument_checks.refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")
+            refuse(f"{where}: start", what, f"choose one of: {EARLIEST}, {LATEST}")
         argument_checks.check_kind(
             f"{where}: tombstones", self.tombstones, bool, "give True or False"
         )
@@ -97,9 +97,7 @@ class Kafka:
         for name in self.columns:
             if name not in RECORD.names:
                 remedy = f"choose of: {', '.join(RECORD.names)}"
-                argument_checks.refuse(
-                    f"{where}: columns", f"name {argument_checks.shown(name)}", remedy
-                )
+                refuse(f"{where}: columns", f"name {argument_checks.shown(name)}", remedy)
         decoded = pa.schema([VALUE]) if self.value is None else self.value.schema
         self.schema = pa.schema([*decoded, *(RECORD.field(name) for name in self.columns)])
         self.reject_schema = REJECTS
@@ -435,11 +433,11 @@ def _check_names(where: str, servers: object, topics: object, pattern: object) -
         kafka_options.check_topic(where, topic)
     if bool(topics) == bool(pattern):
         what = "and a pattern are there both" if topics else "are none, and there is no pattern"
-        argument_checks.refuse(f"{where}: topics", what, "give topics, or a pattern of their names")
+        refuse(f"{where}: topics", what, "give topics, or a pattern of their names")
     if len({*topics}) != len(topics):
-        argument_checks.refuse(f"{where}: topics", "name one twice", "name each once")
+        refuse(f"{where}: topics", "name one twice", "name each once")
     try:
         re.compile(pattern)
     except re.error as error:
         what = f"is no regular expression ({error})"
-        argument_checks.refuse(f"{where}: pattern", what, "mend it")
+        refuse(f"{where}: pattern", what, "mend it")

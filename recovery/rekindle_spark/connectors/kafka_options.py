@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from rekindle.model.errors import InputError, RekindleError, RunError, SourceAwayError
+from rekindle.model.errors import InputError, RekindleError, RunError, SourceAwayError, refuse
 from rekindle_spark.connectors import hidden_values
 from rekindle_spark.connectors.hidden_values import FromEnvironment, FromFile
 from rekindle_spark.user_code import argument_checks
@@ -69,16 +69,14 @@ def check_servers(where: str, servers: object) -> None:
     """Raise InputError for what is no text."""
     if not isinstance(servers, str) or not servers.strip():
         remedy = 'give "HOST:PORT", several with commas between'
-        argument_checks.refuse(f"{where}: servers", f"is {argument_checks.shown(servers)}", remedy)
+        refuse(f"{where}: servers", f"is {argument_checks.shown(servers)}", remedy)
 
 
 def check_topic(where: str, topic: object) -> None:
     """Raise InputError for what is no name of a topic."""
     if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
         remedy = "name it as Kafka does: letters, digits, '.', '_' and '-'"
-        argument_checks.refuse(
-            f"{where}: topic {argument_checks.shown(topic)}", "is no name", remedy
-        )
+        refuse(f"{where}: topic {argument_checks.shown(topic)}", "is no name", remedy)
 
 
 def check_options(where: str, options: object, others_own: Sequence[str] = ()) -> None:
@@ -91,17 +89,13 @@ def check_options(where: str, options: object, others_own: Sequence[str] = ()) -
     for name, value in options.items():
         place = f"{where}: option {argument_checks.shown(name)}"
         if name in (*OWN, *others_own):
-            argument_checks.refuse(place, "is set by Rekindle", "leave it out")
+            refuse(place, "is set by Rekindle", "leave it out")
         hidden = isinstance(value, FromFile | FromEnvironment)
         if not hidden and any(word in str(name) for word in SECRETS):
             remedy = "name where it lies: FromFile(path) or FromEnvironment(name)"
-            argument_checks.refuse(
-                place, "is a secret, and pipelines are written into the store", remedy
-            )
+            refuse(place, "is a secret, and pipelines are written into the store", remedy)
         if not hidden and not isinstance(value, str | int | float | bool):
-            argument_checks.refuse(
-                place, f"is {argument_checks.shown(value)}", "give a text or a number"
-            )
+            refuse(place, f"is {argument_checks.shown(value)}", "give a text or a number")
 
 
 class ErrorNote:

@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle.model.errors import RekindleError, RunError
+from rekindle.model.errors import RekindleError, RunError, refuse
 from rekindle_spark.connectors import kafka_options
 from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
@@ -109,15 +109,11 @@ class KafkaSink:
         if self.key:
             if self.key not in schema.names:
                 what, remedy = "is no column", f"name one of: {', '.join(schema.names)}"
-                argument_checks.refuse(
-                    f"{where}: key {argument_checks.shown(self.key)}", what, remedy
-                )
+                refuse(f"{where}: key {argument_checks.shown(self.key)}", what, remedy)
             kind = schema.field(self.key).type
             if not any(is_kind(kind) for is_kind in TEXTS):
                 what, remedy = f"has the type {kind}", "make it a text in a map step before"
-                argument_checks.refuse(
-                    f"{where}: key {argument_checks.shown(self.key)}", what, remedy
-                )
+                refuse(f"{where}: key {argument_checks.shown(self.key)}", what, remedy)
         if self.value is None:
             check_json(where, schema)
 
@@ -158,7 +154,7 @@ def check_json(where: str, schema: pa.Schema) -> None:
     for column in schema:
         if not (_is_nanoseconds(column.type) or _is_writable(column.type)):
             what = f"has the type {column.type}, which is not written as JSON"
-            argument_checks.refuse(f"{where}: column {column.name!r}", what, REMEDY)
+            refuse(f"{where}: column {column.name!r}", what, REMEDY)
 
 
 def json_objects(table: pa.Table) -> list[bytes]:

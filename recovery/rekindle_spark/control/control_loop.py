@@ -13,22 +13,11 @@ import time
 from collections.abc import Collection, Mapping, Set
 from functools import partial
 
-from rekindle import coordination
-from rekindle.coordination import Instruction, Plan
+from rekindle import protocol
+from rekindle.coordination import instructions
 from rekindle.model import plan_problem
 from rekindle.model.errors import RunError
 from rekindle.model.reasons import Reason
-from rekindle.protocol import (
-    BufferingOrder,
-    Directive,
-    DropOrder,
-    LagGoalsOrder,
-    MoveOrder,
-    OrderingOrder,
-    PauseOrder,
-    PlanOrder,
-    ResumeOrder,
-)
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
@@ -435,40 +424,40 @@ class ControlLoop:
             else self.application.executors.get(executor)
         )
 
-    def _note(self, instruction: Instruction) -> None:
+    def _note(self, instruction: instructions.Instruction) -> None:
         """Write down what the core in here has decided, as a coordinator does in its own log."""
         events = self.application.events
         match instruction:
-            case coordination.PublishPlan(plan):
+            case instructions.PublishPlan(plan):
                 self._announce(plan)
-            case coordination.RecordEvent(kind, reason, text, details):
+            case instructions.RecordEvent(kind, reason, text, details):
                 events.write(kind, reason=str(reason), text=text, details=dict(details))
-            case coordination.RequestNodes(count, domains, reason):
+            case instructions.RequestNodes(count, domains, reason):
                 outside = list(domains)
                 events.write("nodes-requested", count=count, outside=outside, reason=str(reason))
 
-    def _obey(self, directive: Directive) -> None:
+    def _obey(self, directive: protocol.Directive) -> None:
         application, reason = self.application, directive.reason
         match directive.order:
-            case PlanOrder() as order:
+            case protocol.PlanOrder() as order:
                 self._carry_out(order, directive.plan_epoch)
-            case MoveOrder(placement=placement):
+            case protocol.MoveOrder(placement=placement):
                 partition_migration.order(application, placement, reason)
                 application.events.write("moving", placement=placement, reason=reason)
-            case BufferingOrder(mode=mode):
+            case protocol.BufferingOrder(mode=mode):
                 application.buffering = mode
                 self._tell_switch("buffering", mode, reason)
-            case OrderingOrder(mode=mode):
+            case protocol.OrderingOrder(mode=mode):
                 application.ordering = mode
                 self._tell_switch("ordering", mode, reason)
-            case LagGoalsOrder(goals=goals):
+            case protocol.LagGoalsOrder(goals=goals):
                 lag_goals.change(application, goals, driver_clock.now())
                 application.events.write("lag-goals", goals=goals, reason=reason)
-            case DropOrder(nodes=nodes):
+            case protocol.DropOrder(nodes=nodes):
                 self._drop(nodes)
                 application.events.write("dropped", nodes=sorted(nodes), reason=reason)
-            case PauseOrder() | ResumeOrder() as order:
-                application.paused = isinstance(order, PauseOrder)
+            case protocol.PauseOrder() | protocol.ResumeOrder() as order:
+                application.paused = isinstance(order, protocol.PauseOrder)
                 kind = "paused" if application.paused else "resumed"
                 application.events.write(kind, epoch=application.newest, reason=reason)
         self._hurry()
@@ -487,7 +476,7 @@ class ControlLoop:
             ):
                 self.membership.drop(executor, "ordered")
 
-    def _carry_out(self, order: PlanOrder, plan_epoch: int) -> None:
+    def _carry_out(self, order: protocol.PlanOrder, plan_epoch: int) -> None:
         """Place a plan's partitions; catch-up and epoch loop bring them forward."""
         application = self.application
         by_node = {node: executor for executor, node in application.executors.items()}
@@ -518,7 +507,7 @@ class ControlLoop:
         application.remove(emptied)
         application.events.write("rolled-back", epoch=application.progress.restore_points.oldest)
 
-    def _announce(self, plan: Plan) -> None:
+    def _announce(self, plan: instructions.Plan) -> None:
         self.application.events.write(
             "plan",
             plan_epoch=plan.plan_epoch,
@@ -528,7 +517,7 @@ class ControlLoop:
             priority_sum=plan.answer.priority_sum,
             priorities=self.guidance.priorities,
             reason=str(plan.reason),
-            text=coordination.describe(plan),
+            text=instructions.describe(plan),
             problem=plan_problem.to_record(plan.problem),
             answer=plan_problem.answer_to_record(plan.answer),
         )

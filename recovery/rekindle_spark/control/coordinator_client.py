@@ -18,22 +18,11 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from rekindle import coordination
-from rekindle.coordination import ApplicationReading, Case, Instruction, directive_acceptance
+from rekindle import coordination, protocol
+from rekindle.coordination import ApplicationReading, Case, directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.instructions import Instruction
 from rekindle.model.errors import FencedError
-from rekindle.protocol import (
-    Acknowledgement,
-    CheckpointReport,
-    Directive,
-    Heartbeat,
-    Orders,
-    PlanOrder,
-    ProgressReport,
-    Report,
-    StatisticsReport,
-    TopologyReport,
-)
 from rekindle_spark.control import report_builder
 from rekindle_spark.driver import driver_clock
 
@@ -73,28 +62,28 @@ class CoordinatorContact(Protocol):
     def refusals(self) -> Mapping[str, str]:
         """By kind of message why the last one was refused."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: protocol.Report) -> None:
         """Send a report; a newer one of its kind takes its place if it waits."""
 
-    def directives(self) -> list[Directive]:
+    def directives(self) -> list[protocol.Directive]:
         """What has come since the last call; `looked_at` says what has been looked at."""
 
     def looked_at(self, sequence: int) -> None:
         """Directives up to this one need not be given again."""
 
-    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+    def acknowledge(self, acknowledgement: protocol.Acknowledgement) -> None:
         """Say what became of a directive."""
 
 
 class DriverReports(Protocol):
     """What a driver says of itself, as it is now: pipelines and protected queries each have one."""
 
-    statistics: StatisticsReport | None
-    checkpoint: CheckpointReport | None
+    statistics: protocol.StatisticsReport | None
+    checkpoint: protocol.CheckpointReport | None
     refused: Mapping[str, str]
     finished: bool
 
-    def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
+    def progress(self, following: AcceptedDirectives, *, alone: bool) -> protocol.ProgressReport:
         """Where everything is now."""
 
 
@@ -103,7 +92,7 @@ class Advice:
     """What to carry out, in order. `instructions` are for the event log: empty for orders that
     came from a coordinator, which has a log of its own."""
 
-    directives: tuple[Directive, ...]
+    directives: tuple[protocol.Directive, ...]
     instructions: tuple[Instruction, ...]
 
 
@@ -114,14 +103,14 @@ Reports = TypeVar("Reports", bound=DriverReports)
 class CoordinatorClient(Generic[Reports]):
     """The driver's standing towards its coordinator, and its own coordinator's case."""
 
-    topology: TopologyReport
+    topology: protocol.TopologyReport
     reports: Reports
     following: AcceptedDirectives
     contact: CoordinatorContact | None = None
     case: Case = field(default_factory=Case)
     told: dict[str, object] = field(default_factory=dict)
     reported_at: float = 0.0
-    costs: StatisticsReport | None = None
+    costs: protocol.StatisticsReport | None = None
     costs_at: float = 0.0
     complaints: dict[str, str] = field(default_factory=dict)
     planner: ThreadPoolExecutor = field(
@@ -193,7 +182,7 @@ class CoordinatorClient(Generic[Reports]):
         if self.contact is not None:
             self.contact.report(self._progress(self.alone))
 
-    def _progress(self, alone: bool) -> ProgressReport:
+    def _progress(self, alone: bool) -> protocol.ProgressReport:
         self.reports.refused = {} if self.contact is None else self.contact.refusals
         return self.reports.progress(self.following, alone=alone)
 
@@ -204,7 +193,7 @@ class CoordinatorClient(Generic[Reports]):
             )
 
     def _decided(
-        self, progress: ProgressReport, paused: bool, alone: bool
+        self, progress: protocol.ProgressReport, paused: bool, alone: bool
     ) -> coordination.Decision | None:
         """The core's own decision; None while it is being made.
 
@@ -223,7 +212,9 @@ class CoordinatorClient(Generic[Reports]):
         self.case = decision.case
         return decision
 
-    def _decide(self, progress: ProgressReport, paused: bool, alone: bool) -> coordination.Decision:
+    def _decide(
+        self, progress: protocol.ProgressReport, paused: bool, alone: bool
+    ) -> coordination.Decision:
         """Ask the core, which has seen its own orders all carried out. It does not know the goals
         for lags that a coordinator has ordered, so it is not asked about them: they go on to hold.
         """
@@ -233,21 +224,23 @@ class CoordinatorClient(Generic[Reports]):
             progress=own,
             statistics=self.reports.statistics,
             checkpoint=self.reports.checkpoint,
-            heartbeat=Heartbeat(generation=self.topology.generation, since=0.0),
-            orders=Orders(paused=paused),
+            heartbeat=protocol.Heartbeat(generation=self.topology.generation, since=0.0),
+            orders=protocol.Orders(paused=paused),
             domains={} if self.contact is None else None,
         )
         return coordination.decide(
             self.case, reading, driver_clock.now(), clock=time.monotonic, plan=alone
         )
 
-    def _own(self, directives: tuple[Directive, ...]) -> tuple[Directive, ...]:
-        plans = [item.plan_epoch for item in directives if isinstance(item.order, PlanOrder)]
+    def _own(self, directives: tuple[protocol.Directive, ...]) -> tuple[protocol.Directive, ...]:
+        plans = [
+            item.plan_epoch for item in directives if isinstance(item.order, protocol.PlanOrder)
+        ]
         for plan_epoch in plans:
             self.following = directive_acceptance.planned(self.following, plan_epoch)
         return directives
 
-    def _taken(self, epoch: int) -> tuple[Directive, ...]:
+    def _taken(self, epoch: int) -> tuple[protocol.Directive, ...]:
         """The coordinator's directives that are to be carried out; all are acknowledged."""
         if self.contact is None:
             return ()
@@ -260,7 +253,7 @@ class CoordinatorClient(Generic[Reports]):
             self.following, why = directive_acceptance.take(self.following, directive)
             self.contact.looked_at(self.following.directive)
             self.contact.acknowledge(
-                Acknowledgement(
+                protocol.Acknowledgement(
                     sequence=directive.sequence,
                     generation=self.topology.generation,
                     outcome="refused" if why else "done",
@@ -273,7 +266,7 @@ class CoordinatorClient(Generic[Reports]):
                 taken.append(directive)
         return tuple(taken)
 
-    def _is_news(self, statistics: StatisticsReport, now: float) -> bool:
+    def _is_news(self, statistics: protocol.StatisticsReport, now: float) -> bool:
         """Whether costs are to be reported: others than those that were, or not for long."""
         known = self.costs
         if (
@@ -288,7 +281,7 @@ class CoordinatorClient(Generic[Reports]):
         self.costs, self.costs_at = statistics, now
         return True
 
-    def _send(self, contact: CoordinatorContact, progress: ProgressReport) -> None:
+    def _send(self, contact: CoordinatorContact, progress: protocol.ProgressReport) -> None:
         """Send what is new: progress when more than its moment has changed, or now and then."""
         assert self.case.state is not None
         statistics = self.reports.statistics

@@ -11,15 +11,8 @@ from threading import Lock
 
 import msgspec
 
+from rekindle import protocol
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
-from rekindle.protocol import (
-    CheckpointReport,
-    NodeSeen,
-    ProgressReport,
-    SourceSeen,
-    StatisticsReport,
-    TopologyReport,
-)
 from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
@@ -45,8 +38,8 @@ class ReportBuilder:
     slow: frozenset[str] = frozenset()
     relapses: dict[str, int] = field(default_factory=dict)
     seen: dict[str, ExecutorSeen] = field(default_factory=dict)
-    statistics: StatisticsReport | None = None
-    checkpoint: CheckpointReport | None = None
+    statistics: protocol.StatisticsReport | None = None
+    checkpoint: protocol.CheckpointReport | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
     finished: bool = False
     sequence: int = 0
@@ -56,7 +49,7 @@ class ReportBuilder:
         self, costs: Mapping[str, float], overhead_percent: float, state_bytes: Mapping[str, int]
     ) -> None:
         """A window of statistics has closed."""
-        self.statistics = StatisticsReport(
+        self.statistics = protocol.StatisticsReport(
             generation=self._generation,
             sequence=self._next(),
             costs=dict(costs),
@@ -66,11 +59,11 @@ class ReportBuilder:
 
     def checkpointed(self, epoch: int) -> None:
         """A checkpoint has become global."""
-        self.checkpoint = CheckpointReport(
+        self.checkpoint = protocol.CheckpointReport(
             generation=self._generation, sequence=self._next(), epoch=epoch, at=driver_clock.now()
         )
 
-    def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
+    def progress(self, following: AcceptedDirectives, *, alone: bool) -> protocol.ProgressReport:
         """Where everything is now."""
         application, now = self.application, driver_clock.now()
         with application.lock:
@@ -94,7 +87,7 @@ class ReportBuilder:
             late_rows = application.late.seen
             stopped = {name: str(cause) for _, name, cause in query_stop.stopped_queries(progress)}
             suspected = {names[n]: one.text for n, one in progress.suspects.alone.items()}
-        return ProgressReport(
+        return protocol.ProgressReport(
             generation=self._generation,
             sequence=self._next(),
             nodes={node: self._node(executor, node) for executor, node in executors.items()},
@@ -127,9 +120,9 @@ class ReportBuilder:
         """What tells this start of an executor and its host from any other."""
         return f"{executor}.{self.relapses.get(executor, 0)}"
 
-    def _node(self, executor: str, node: str) -> NodeSeen:
+    def _node(self, executor: str, node: str) -> protocol.NodeSeen:
         seen = self.seen.get(executor)
-        return NodeSeen(
+        return protocol.NodeSeen(
             incarnation=self.incarnation(executor),
             capacity_percent=self.application.settings.runtime.node_cpu_percent,
             suspected=node in self.suspected,
@@ -148,7 +141,7 @@ class ReportBuilder:
         return self.application.store.generation
 
 
-def gist(progress: ProgressReport) -> ProgressReport:
+def gist(progress: protocol.ProgressReport) -> protocol.ProgressReport:
     """A report without what changes at every moment: when that is the same, there is no news.
 
     Silence counts in steps of 5 s, so a silent node is news whenever it passes one. Of a source
@@ -161,7 +154,7 @@ def gist(progress: ProgressReport) -> ProgressReport:
         for node, seen in progress.nodes.items()
     }
     away = {
-        name: SourceSeen(away="away" if seen.away else "")
+        name: protocol.SourceSeen(away="away" if seen.away else "")
         for name, seen in progress.sources.items()
     }
     steady = {
@@ -183,14 +176,14 @@ def lags(application: DriverContext, now: float) -> dict[str, float]:
     return {query: max(0.0, now - moment) for query, moment in reflected.items()}
 
 
-def sources(application: DriverContext, now: float) -> dict[str, SourceSeen]:
+def sources(application: DriverContext, now: float) -> dict[str, protocol.SourceSeen]:
     """How the sources stand that are no replays."""
-    program, found = application.program, dict[str, SourceSeen]()
+    program, found = application.program, dict[str, protocol.SourceSeen]()
     with application.lock:  # the catch-up thread lets go of some
         held = {program.chains[index].source: one.text for index, one in application.held.items()}
     for name, intake in application.arrivals.intakes.by_step.items():
         away = intake.answer.away if intake.is_away and intake.answer else held.get(name, "")
-        found[name] = SourceSeen(
+        found[name] = protocol.SourceSeen(
             waiting=intake.last.waiting,
             lag_seconds=max(0.0, now - intake.last.arrived_at),
             away=away[:TEXT_LENGTH_MAX],
@@ -198,11 +191,11 @@ def sources(application: DriverContext, now: float) -> dict[str, SourceSeen]:
     return found
 
 
-def topology_report(application: DriverContext, *, resumed: bool) -> TopologyReport:
+def topology_report(application: DriverContext, *, resumed: bool) -> protocol.TopologyReport:
     """The pipeline and its settings; the first report of a generation."""
     progress, settings = application.progress, application.settings
     newest = progress.restore_points.newest
-    return TopologyReport(
+    return protocol.TopologyReport(
         generation=application.store.generation,
         sequence=0,
         program=application.program.hash,

@@ -22,26 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from rekindle.model.errors import refuse
 from rekindle_spark.operators import arrow_columns, grouping
 from rekindle_spark.operators.arrow_columns import Integers
 from rekindle_spark.operators.grouping import RowGroups
 from rekindle_spark.user_code import argument_checks
-
-__all__ = [
-    "OVER",
-    "ROWS",
-    "Aggregate",
-    "Overflow",
-    "Partial",
-    "check",
-    "combine",
-    "completed",
-    "fields",
-    "layout",
-    "merge",
-    "partials",
-    "result",
-]
 
 FUNCTIONS = ("count", "sum", "min", "max", "mean")
 DECIMAL_DIGITS_MAX = 38
@@ -110,12 +95,10 @@ def check(where: str, aggregates: Any, schema: pa.Schema) -> None:
     remedy = 'give at least one by its name, as {"n": count()}'
     argument_checks.check_kind(where, aggregates, Mapping, remedy)
     if not aggregates:
-        argument_checks.refuse(where, "is empty", remedy)
+        refuse(where, "is empty", remedy)
     for name, aggregate in aggregates.items():
         if not isinstance(name, str) or not name:
-            argument_checks.refuse(
-                where, f"has the name {argument_checks.shown(name)}", "use texts as names"
-            )
+            refuse(where, f"has the name {argument_checks.shown(name)}", "use texts as names")
         _check_aggregate(f"{where}: {name}", aggregate, schema)
 
 
@@ -125,12 +108,10 @@ def _check_aggregate(where: str, aggregate: Any, schema: pa.Schema) -> None:
     function, column = aggregate.function, aggregate.column
     if function not in FUNCTIONS:
         what = f"has the function {argument_checks.shown(function)}"
-        argument_checks.refuse(where, what, f"use one of: {', '.join(FUNCTIONS)}")
+        refuse(where, what, f"use one of: {', '.join(FUNCTIONS)}")
     if column is None:
         if function != "count":
-            argument_checks.refuse(
-                where, f"{function} has no column", "name the column to aggregate"
-            )
+            refuse(where, f"{function} has no column", "name the column to aggregate")
         return
     arrow_columns.check_columns(where, schema, [column])
     kind = schema.field(column).type
@@ -143,11 +124,9 @@ def _check_aggregate(where: str, aggregate: Any, schema: pa.Schema) -> None:
 def _check_number(where: str, column: str, kind: pa.DataType) -> None:
     what = f"column {column!r} has type {kind}"
     if kinds.is_decimal256(kind):
-        argument_checks.refuse(
-            where, what, "make it a decimal of at most 38 digits in a map before"
-        )
+        refuse(where, what, "make it a decimal of at most 38 digits in a map before")
     if not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)):
-        argument_checks.refuse(where, what, "use a column of integers, floats or decimals")
+        refuse(where, what, "use a column of integers, floats or decimals")
 
 
 def _word(kind: pa.DataType) -> str:

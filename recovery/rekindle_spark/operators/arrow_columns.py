@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from rekindle.model.errors import ColumnError
+from rekindle.model.errors import ColumnError, refuse
 from rekindle_spark.user_code import argument_checks
 
 Integers = NDArray[np.int64]
@@ -157,7 +157,7 @@ def check_columns(where: str, schema: pa.Schema, names: Any) -> None:
     argument_checks.check_list(where, names)
     for name in names:
         if not isinstance(name, str) or name not in schema.names:
-            argument_checks.refuse(
+            refuse(
                 where,
                 f"there is no column {argument_checks.shown(name)}",
                 f"name one of: {', '.join(schema.names)}",
@@ -169,9 +169,7 @@ def check_event_time(where: str, schema: pa.Schema, name: Any) -> None:
     check_columns(f"{where}: event time", schema, [name])
     kind = schema.field(name).type
     if kind != TIMESTAMP:
-        argument_checks.refuse(
-            f"{where}: event time {name!r}", f"has type {kind}", "make it timestamp[us]"
-        )
+        refuse(f"{where}: event time {name!r}", f"has type {kind}", "make it timestamp[us]")
 
 
 def check_keys(where: str, schema: pa.Schema, names: Any, floats: bool = True) -> None:
@@ -182,7 +180,7 @@ def check_keys(where: str, schema: pa.Schema, names: Any, floats: bool = True) -
         kind = schema.field(name).type
         if not (has_integers(kind) or (floats and kinds.is_floating(kind)) or _has_bytes(kind)):
             words = "integers, decimals, booleans, times, strings or bytes"
-            argument_checks.refuse(
+            refuse(
                 where,
                 f"column {name!r} has type {kind}",
                 f"use {words}{', or floats' * floats}",
@@ -197,7 +195,7 @@ def _has_bytes(kind: pa.DataType) -> bool:
     return bool(texts or plain or fixed)
 
 
-def check_cases(where: str, names: Sequence[str], others: Sequence[str] = ()) -> None:
+def check_cases(where: str, names: Sequence[str], others: Sequence[str]) -> None:
     """Refuse names that differ only in case: readers of Parquet take them for one column."""
     seen = {name.casefold(): name for name in others}
     for name in names:
@@ -205,7 +203,7 @@ def check_cases(where: str, names: Sequence[str], others: Sequence[str] = ()) ->
         if other != name:
             what = f"is called as {other!r} but for upper and lower case"
             remedy = "rename one in a map before: most readers of Parquet take them for the same"
-            argument_checks.refuse(f"{where}: column {name!r}", what, remedy)
+            refuse(f"{where}: column {name!r}", what, remedy)
 
 
 def check_no_nanoseconds(where: str, schema: pa.Schema) -> None:
@@ -213,7 +211,7 @@ def check_no_nanoseconds(where: str, schema: pa.Schema) -> None:
     cut, so that different ones are the same, or objects of pandas where that is installed."""
     for field in schema:
         if _has_nanoseconds(field.type):
-            argument_checks.refuse(
+            refuse(
                 where,
                 f"column {field.name!r} has type {field.type}, which Python's times cannot hold",
                 "make it microseconds, or int64, in a map before",
@@ -232,6 +230,6 @@ def check_names(where: str, names: Sequence[str]) -> None:
     """Refuse a name that is there twice."""
     for name in names:
         if list(names).count(name) > 1:
-            argument_checks.refuse(
+            refuse(
                 where, f"has more than one column {name!r}", "give each column a name of its own"
             )

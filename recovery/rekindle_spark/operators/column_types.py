@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rekindle_spark.user_code import argument_checks
+from rekindle.model.errors import refuse
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -80,7 +80,7 @@ def check(where: str, schema: pa.Schema) -> None:
         why = _unfit(field.type)
         if why:
             what = f"has type {field.type}, {why[0]}"
-            argument_checks.refuse(f"{where}: column {field.name!r}", what, why[1])
+            refuse(f"{where}: column {field.name!r}", what, why[1])
 
 
 def _unfit(kind: pa.DataType) -> tuple[str, str] | None:

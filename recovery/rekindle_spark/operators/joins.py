@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from rekindle.model.errors import refuse
 from rekindle_spark.operators import (
     arrow_columns,
     column_types,
@@ -21,9 +22,8 @@ from rekindle_spark.operators import (
     state_tables,
     watermarks,
 )
-from rekindle_spark.operators.arrow_columns import Integers, Mask
+from rekindle_spark.operators.arrow_columns import TIMESTAMP, Integers, Mask
 from rekindle_spark.operators.row_hash import Hashes
-from rekindle_spark.operators.watermarks import TIMESTAMP
 from rekindle_spark.user_code import argument_checks
 
 EVENT_TIME = "event_time"
@@ -242,10 +242,10 @@ def _check_pair(
     where: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str
 ) -> None:
     if not suffix:
-        argument_checks.refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
+        refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
     for key in keys:
         if left.field(key).type != right.field(key).type:
-            argument_checks.refuse(
+            refuse(
                 f"{where}: key {key!r}",
                 f"has type {left.field(key).type} left and {right.field(key).type} right",
                 "cast one of them in a map step before the join",

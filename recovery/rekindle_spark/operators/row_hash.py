@@ -9,7 +9,7 @@ where `mix` is splitmix64's step (Steele, Lea and Flood, OOPSLA 2014) and `colum
                                         (decimal256: 32), two's complement, the least first
     null                                NULL_HASH
 The partition is the hash's upper 32 bits scaled to [0, partitions). A change of any of this would
-send a key to another partition than its state: it needs a new HASH_VERSION and a migration.
+send a key to another partition than its state: it needs a migration.
 Called by `partition` for exchanges and by `joins`.
 """
 
@@ -26,7 +26,6 @@ from rekindle_spark.operators import arrow_columns
 from rekindle_spark.operators.arrow_columns import Integers
 
 Hashes = NDArray[np.uint64]
-HASH_VERSION = 1
 NULL_HASH = np.uint64(0x9AE16A3B2F90404F)
 # Of texts that are no longer than that: with the longest ones 26 MiB.
 DISTINCT_CACHED_MAX, CACHED_BYTES_MAX = 65_536, 256
@@ -63,7 +62,7 @@ def split_batch(
     batch: pa.RecordBatch,
     keys: Sequence[str],
     partitions: int,
-    among: Collection[int] | None = None,
+    among: Collection[int] | None,
 ) -> dict[int, pa.RecordBatch]:
     """`split` of a batch, into slices of another one."""
     if batch.num_rows == 0:

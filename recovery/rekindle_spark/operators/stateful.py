@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.model.errors import StepError
+from rekindle.model.errors import StepError, refuse
 from rekindle_spark.operators import (
     arrow_columns,
     column_types,
@@ -480,14 +480,12 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
     schema = getattr(operator, "value_schema", None)
     if not isinstance(schema, pa.Schema):
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
-        argument_checks.refuse(f"{where}: {type(operator).__name__}", what, remedy)
+        refuse(f"{where}: {type(operator).__name__}", what, remedy)
     assert isinstance(operator, StatefulOperator)
     argument_checks.check_not_async(f"{where}: {type(operator).__name__}.handle", operator.handle)
     if type(operator).handle is StatefulOperator.handle:
         remedy = "write handle(self, key, rows, value), which returns a list of rows"
-        argument_checks.refuse(
-            f"{where}: {type(operator).__name__}", "has no method handle", remedy
-        )
+        refuse(f"{where}: {type(operator).__name__}", "has no method handle", remedy)
     arrow_columns.check_no_nanoseconds(f"{where}: value_schema", schema)
     column_types.check(f"{where}: value_schema", schema)
     return schema

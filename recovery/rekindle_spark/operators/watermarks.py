@@ -11,21 +11,6 @@ from rekindle_spark.operators import arrow_columns, state_tables
 from rekindle_spark.operators.arrow_columns import TIMESTAMP, Integers, Mask
 from rekindle_spark.user_code import argument_checks
 
-__all__ = [
-    "EARLIEST",
-    "FINAL_WATERMARK",
-    "INITIAL_WATERMARK",
-    "LATEST",
-    "NO_TIME",
-    "TIMESTAMP",
-    "are_late",
-    "arriving",
-    "duration_microseconds",
-    "in_time",
-    "microseconds",
-    "timestamps",
-]
-
 FINAL_WATERMARK = 2**63 - 1
 INITIAL_WATERMARK = -(2**63)
 # A row without event time gets one before every real one (the year -144,000): it is always late,

@@ -13,17 +13,12 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
-from rekindle.model.errors import StepError
+from rekindle.model.errors import StepError, refuse
 from rekindle_spark.operators import aggregates as parts
 from rekindle_spark.operators import arrow_columns, grouping, state_tables, watermarks
 from rekindle_spark.operators.aggregates import Aggregate, Overflow
-from rekindle_spark.operators.arrow_columns import Integers, Mask
-from rekindle_spark.operators.watermarks import (
-    FINAL_WATERMARK,
-    INITIAL_WATERMARK,
-    NO_TIME,
-    TIMESTAMP,
-)
+from rekindle_spark.operators.arrow_columns import TIMESTAMP, Integers, Mask
+from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK, NO_TIME
 from rekindle_spark.user_code import argument_checks
 
 PANE = "#pane"
@@ -247,7 +242,7 @@ def _check_own(where: str, keys: Sequence[str], own: Sequence[str]) -> None:
     for key in keys:
         if key in own:
             what = f"column {key!r} has a name that windows give to columns of their own"
-            argument_checks.refuse(where, what, "rename it in a map before")
+            refuse(where, what, "rename it in a map before")
 
 
 def _durations(where: str, size_seconds: float, slide_seconds: float | None) -> tuple[int, int]:
@@ -256,7 +251,7 @@ def _durations(where: str, size_seconds: float, slide_seconds: float | None) -> 
         return size, size
     slide = watermarks.duration_microseconds(f"{where}: slide_seconds", slide_seconds)
     if slide > size:
-        argument_checks.refuse(
+        refuse(
             f"{where}: slide_seconds",
             f"is {slide_seconds}, more than the size of {size_seconds}",
             "give a slide of at most the size, or rows between windows are lost",

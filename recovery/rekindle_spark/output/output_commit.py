@@ -134,9 +134,7 @@ def stage(
         held.late[partition] = late
 
 
-def publishable(
-    application: DriverContext, epoch: int, behind: Set[int] = frozenset()
-) -> dict[str, Any] | None:
+def publishable(application: DriverContext, epoch: int, behind: Set[int]) -> dict[str, Any] | None:
     """What becomes public with the checkpoint of an epoch, as a commit record; None if nothing.
 
     Of partitions that are `behind` it has no state from which they would go on the same.

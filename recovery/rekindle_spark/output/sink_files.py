@@ -14,9 +14,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.model.errors import StepError
+from rekindle.model.errors import StepError, refuse
 from rekindle_spark.operators import arrow_columns, column_types
-from rekindle_spark.user_code import argument_checks
 from rekindle_store import checksummed_file
 from rekindle_store.committed_files import DEAD_LETTERS, LATE, LATE_SIDES
 from rekindle_store.store_files import Files
@@ -68,7 +67,7 @@ def check_schema(where: str, schema: pa.Schema) -> None:
     for column in schema:
         error = _unwritable(pa.schema([column]))
         if error is not None:
-            argument_checks.refuse(
+            refuse(
                 f"{where}: column {column.name!r}",
                 f"has type {column.type}, which Parquet cannot hold ({_one_line(error)})",
                 "change its type in a map step before, or leave it out",

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rekindle.model.errors import refuse
 from rekindle_spark.operators import INITIAL_WATERMARK, state_tables
 from rekindle_spark.pipeline.steps import LATE_COLUMNS, Step
-from rekindle_spark.user_code import argument_checks
 from rekindle_store.committed_files import LATE, LATE_SIDES
 
 
@@ -51,7 +51,7 @@ def check_names(steps: Iterable[Step]) -> None:
     for step in known:
         if step.kind == "sink" and step.name in late:
             what, remedy = "has the name of an output of late rows", "give the sink another name"
-            argument_checks.refuse(f"step {step.name}", what, remedy)
+            refuse(f"step {step.name}", what, remedy)
 
 
 def separate(step: Step, inputs: Sequence[pa.Table], watermark: int, epoch: int) -> InTime:

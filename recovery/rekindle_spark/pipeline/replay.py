@@ -28,10 +28,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rekindle.model import path_kinds
-from rekindle.model.errors import InputError, first_line
+from rekindle.model.errors import InputError, first_line, refuse
 from rekindle_spark.operators import column_types
-from rekindle_spark.operators.arrow_columns import check_columns, check_names, whole
-from rekindle_spark.operators.watermarks import EARLIEST, LATEST, TIMESTAMP, duration_microseconds
+from rekindle_spark.operators.arrow_columns import TIMESTAMP, check_columns, check_names, whole
+from rekindle_spark.operators.watermarks import EARLIEST, LATEST, duration_microseconds
 from rekindle_spark.user_code import argument_checks
 
 # All of a small file counts; of a large one both ends, the end with the places and the extremes of
@@ -205,21 +205,21 @@ class Replay:
         """Raise InputError naming the step when the file cannot be replayed."""
         where, times = f"step {step}: source file {self.path}", self._event_times()
         if len(times) == 0:
-            argument_checks.refuse(where, "is empty", "write at least one row into it")
+            refuse(where, "is empty", "write at least one row into it")
         absent = np.flatnonzero(times == np.iinfo("int64").min)
         if len(absent):
             what = f"has no event time in {self.event_time!r} in row {absent[0]}"
             remedy = "leave them out when you write the file, or give them a time"
-            argument_checks.refuse(where, what, remedy)
+            refuse(where, what, remedy)
         if int(times.min()) < EARLIEST or int(times.max()) > LATEST:
             what = f"has event times in {self.event_time!r} that are no times of any calendar"
             remedy = f"keep them from {EARLIEST:,} to {LATEST:,} microseconds since 1970"
-            argument_checks.refuse(where, what, remedy)
+            refuse(where, what, remedy)
         self._check_int96(where)
         earlier = np.flatnonzero(np.diff(times) < 0) + 1
         if len(earlier):
             what = f"is not sorted by {self.event_time!r}: row {earlier[0]} is earlier than"
-            argument_checks.refuse(
+            refuse(
                 where,
                 f"{what} the row before",
                 "sort the rows by event time when you write the file",
@@ -228,7 +228,7 @@ class Replay:
         if self.repeat_every_seconds is not None and self._period() < span:
             what = f"is {self.repeat_every_seconds}, less than the {span / 1e6} s of the file"
             remedy = "give at least so much, or event times of a lap begin before the last one ends"
-            argument_checks.refuse(f"{where}: repeat_every_seconds", what, remedy)
+            refuse(f"{where}: repeat_every_seconds", what, remedy)
 
     @property
     def file_rows(self) -> int:
@@ -331,7 +331,7 @@ class Replay:
         except pa.ArrowInvalid as error:
             where, what = f"source file {self.path}: column {name!r}", "cannot be read exactly as"
             remedy = "write it with values that can, or as another type"
-            argument_checks.refuse(where, f"{what} {kind} ({str(error)[:200]})", remedy)
+            refuse(where, f"{what} {kind} ({str(error)[:200]})", remedy)
 
     def _check_int96(self, where: str) -> None:
         """Refuse times of 96 bits with nanoseconds: they are read as microseconds."""
@@ -344,7 +344,7 @@ class Replay:
             cut, exact = (whole(file.row_group(group, [name])[name]) for file in files)
             if column_types.are_cut(exact, cut).any():
                 what = f"has times with nanoseconds in {name!r}, as INT96"
-                argument_checks.refuse(where, what, "write them as microseconds, or as int64")
+                refuse(where, what, "write them as microseconds, or as int64")
 
     def _laps(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         size = self.file_rows
@@ -392,9 +392,7 @@ class Replay:
 def _check_path(path: object) -> None:
     """Refuse what is not the path of a file."""
     if not isinstance(path, str | Path) or path == "":
-        argument_checks.refuse(
-            "Replay: path", f"is {argument_checks.shown(path)}", "name a Parquet file"
-        )
+        refuse("Replay: path", f"is {argument_checks.shown(path)}", "name a Parquet file")
     if found := path_kinds.other_than_file(path):
         remedy = "name one Parquet file"
         if "://" in str(path):
@@ -403,4 +401,4 @@ def _check_path(path: object) -> None:
             remedy = "check the path, or make the file first"
             if not Path(path).is_absolute():
                 remedy = "begin the path at Path(__file__).parent, or check it"
-        argument_checks.refuse(f"source file {path}", found, remedy)
+        refuse(f"source file {path}", found, remedy)

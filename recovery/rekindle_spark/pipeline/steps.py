@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from rekindle.model.errors import refuse
 from rekindle.model.topology import (
     LAG_GOAL_REMEDY,
     LAG_GOAL_SECONDS_MAX,
@@ -251,15 +252,11 @@ class Stream:
             )
         if name.endswith(dead_letter_sieve.ENDING):
             what = "has the name of an output of dead letters"
-            argument_checks.refuse(
-                where, what, f"give it one that does not end in {dead_letter_sieve.ENDING}"
-            )
+            refuse(where, what, f"give it one that does not end in {dead_letter_sieve.ENDING}")
         for column in REPORTED_COLUMNS:
             if column in self.schema.names:
                 what = "has the name of a column that reports add to a query's rows"
-                argument_checks.refuse(
-                    f"{where}: column {column!r}", what, "rename it in a map step"
-                )
+                refuse(f"{where}: column {column!r}", what, "rename it in a map step")
         if to is not None:
             argument_checks.check_kind(f"{where}: to", to, KafkaSink, "give a KafkaSink")
             to.check(f"{where}: to", self.schema)
@@ -335,7 +332,7 @@ class Pipeline:
         )
         if dead_letters and not hasattr(source, "reject_schema"):
             what = "is True, but the source decodes nothing"
-            argument_checks.refuse(f"{where}: dead_letters", what, "leave it out")
+            refuse(f"{where}: dead_letters", what, "leave it out")
         arrow_columns.check_schema(where, source.schema, source.event_time)
         source.check(name)
         return self.add(
@@ -356,13 +353,13 @@ class Pipeline:
         """Several streams of one schema as the input of a keyed step, in the order given."""
         where = argument_checks.place("step", name)
         if not streams:
-            argument_checks.refuse(where, "unites no streams", "give it at least one")
+            refuse(where, "unites no streams", "give it at least one")
         for number, stream in enumerate(streams, start=1):
             self.check_stream(f"{where}: input {number}", stream)
         first = streams[0]
         for stream in streams:
             if not stream.schema.equals(first.schema) or stream.event_time != first.event_time:
-                argument_checks.refuse(
+                refuse(
                     f"{where}: input {stream.name}",
                     f"has another schema or event time than {first.name}",
                     "bring the inputs to one schema with map steps",
@@ -377,11 +374,11 @@ class Pipeline:
         where = argument_checks.place("step", step.name)
         if step.name in self.steps:
             what, remedy = "is there twice", "give each source, step and sink a name of its own"
-            argument_checks.refuse(where, what, remedy)
+            refuse(where, what, remedy)
         argument_checks.check_whole(f"{where}: parallelism", step.parallelism, PARALLELISM_MAX)
         if step.kind == "keyed" and not step.keys and step.parallelism > 1:
             what = f"is {step.parallelism}, but without keys all rows go to one partition"
-            argument_checks.refuse(f"{where}: parallelism", what, "give keys, or leave it at 1")
+            refuse(f"{where}: parallelism", what, "give keys, or leave it at 1")
         remedy = f"give a number from {COST_HINT_MIN} to {COST_HINT_MAX:,}"
         argument_checks.check_number(
             f"{where}: cost_hint", step.cost_hint, COST_HINT_MIN, COST_HINT_MAX, remedy
@@ -396,7 +393,7 @@ class Pipeline:
         assert isinstance(stream, Stream)
         if stream.pipeline is not self:
             what = f"is {stream.name!r} of another pipeline, {stream.pipeline.name!r}"
-            argument_checks.refuse(where, what, f"give a stream of this one, {self.name!r}")
+            refuse(where, what, f"give a stream of this one, {self.name!r}")
 
 
 def count() -> Aggregate:
@@ -429,7 +426,7 @@ def _check_columns(where: str, schema: pa.Schema, added: Sequence[pa.Field], who
     for column in added:
         if column.name in schema.names:
             what = f"has the name of a column that {whose}"
-            argument_checks.refuse(f"{where}: column {column.name!r}", what, "rename it before")
+            refuse(f"{where}: column {column.name!r}", what, "rename it before")
 
 
 def _check_source(where: str, source: Any) -> None:
@@ -440,7 +437,7 @@ def _check_source(where: str, source: Any) -> None:
     if 0 < len(lacks) < len(members):
         what = f"is {argument_checks.shown(source)}, which has no {' and no '.join(lacks)}"
         kind = "Source" if is_replay else "UnboundedSource"
-        argument_checks.refuse(f"{where}: source", what, f"give it all of the protocol {kind}")
+        refuse(f"{where}: source", what, f"give it all of the protocol {kind}")
     remedy = "give a Replay(path, event_time), or another object of the protocol Source or "
     remedy += "UnboundedSource"
     argument_checks.check_kind(f"{where}: source", source, Source | UnboundedSource, remedy)

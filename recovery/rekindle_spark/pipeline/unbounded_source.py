@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from rekindle.model.errors import refuse
 from rekindle_spark.user_code import argument_checks
 from rekindle_store.store_files import Files
 
@@ -101,7 +102,7 @@ class SourceTerms:
         )
         if self.on_data_loss not in (FAIL, SKIP):
             what = f"is {argument_checks.shown(self.on_data_loss)}"
-            argument_checks.refuse(f"{where}: on_data_loss", what, f"choose one of: {FAIL}, {SKIP}")
+            refuse(f"{where}: on_data_loss", what, f"choose one of: {FAIL}, {SKIP}")
 
 
 @runtime_checkable

@@ -20,36 +20,21 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from rekindle.coordination import RecordEvent
+from rekindle import protocol
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.instructions import RecordEvent
 from rekindle.model import settings as all_settings
 from rekindle.model.errors import FencedError, InputError, RunError, first_line
 from rekindle.model.settings import Settings
-from rekindle.protocol import (
-    PROTECTED_QUERIES,
-    BufferingOrder,
-    DropOrder,
-    NodeSeen,
-    OrderingOrder,
-    TopologyReport,
-    store_paths,
-)
+from rekindle.protocol import store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_spark.control import sidecar_client
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.control.sidecar_client import SidecarClient
-from rekindle_spark.protection import protection_state, query_layout, start_terms
+from rekindle_spark.protection import protection_state, query_layout, spark_view, start_terms
 from rekindle_spark.protection.protected_query import ProtectedQuery
 from rekindle_spark.protection.protection_state import ProtectionReports
 from rekindle_spark.protection.query_layout import QueryLayout
-from rekindle_spark.protection.spark_view import (
-    MILLIS,
-    PERCENT,
-    Heartbeats,
-    RunTimes,
-    SparkView,
-    TaskRetries,
-)
 from rekindle_spark.protection.start_terms import SchedulerPools
 
 LOOK_SECONDS = 0.5
@@ -64,7 +49,7 @@ STOP_SECONDS_MAX = 60.0
 # After so many looks in a row that have failed, everything runs until one succeeds.
 FAILED_LOOKS_MAX = 10
 # These are about exchanges between operators of a pipeline.
-NOT_FOR_QUERIES = (BufferingOrder, OrderingOrder)
+NOT_FOR_QUERIES = (protocol.BufferingOrder, protocol.OrderingOrder)
 
 log = logging.getLogger(__name__)
 
@@ -141,11 +126,11 @@ class Protection:
         self._state = protection_state.initial(layout)
         self._scheduler_pools = pools
         self._context = spark._jsc.sc()
-        self._view = SparkView(self._context)
+        self._view = spark_view.SparkView(self._context)
         array_text = spark._jvm.java.util.Arrays.toString
-        self._times = RunTimes(self._context, array_text)
-        self._heartbeats = Heartbeats(self._context)
-        self._retries = TaskRetries(self._context, array_text)
+        self._times = spark_view.RunTimes(self._context, array_text)
+        self._heartbeats = spark_view.Heartbeats(self._context)
+        self._retries = spark_view.TaskRetries(self._context, array_text)
         self._has_dropped = False
         self._measured_at = self._checkpointed_at = self._listened_at = float("-inf")
         self._measure_seconds = MEASURE_SECONDS
@@ -281,7 +266,7 @@ class Protection:
         for directive in advice.directives:
             if not isinstance(directive.order, NOT_FOR_QUERIES):
                 log.info("%s", directive.text)
-            if isinstance(directive.order, DropOrder):
+            if isinstance(directive.order, protocol.DropOrder):
                 self._drop(directive.order.nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
         self._retry_tasks(now)
@@ -313,9 +298,11 @@ class Protection:
         except Exception:  # queries start all the same, in pools without shares
             log.warning("slots are not shared among queries yet", exc_info=True)
 
-    def _share_slots(self, reports: ProtectionReports, nodes: Mapping[str, NodeSeen]) -> None:
+    def _share_slots(
+        self, reports: ProtectionReports, nodes: Mapping[str, protocol.NodeSeen]
+    ) -> None:
         """Divide the slots that are there among the queries that are to run."""
-        slots = int(sum(seen.capacity_percent for seen in nodes.values()) / PERCENT)
+        slots = int(sum(seen.capacity_percent for seen in nodes.values()) / spark_view.PERCENT)
         loads = {name: reports.loads[name] for name in self._state.wanted}
         self._scheduler_pools.shares = start_terms.min_shares(
             loads, self._scheduler_pools.priorities, slots
@@ -331,7 +318,7 @@ class Protection:
         """Record a drop, once the executors are lost."""
         has_dropped, self._has_dropped = self._has_dropped, False
         if has_dropped:
-            self._retries.note_drop(now, MILLIS * time.time())
+            self._retries.note_drop(now, spark_view.MILLIS * time.time())
 
     def _retry_tasks(self, now: float) -> None:
         number = _only_logged(lambda: self._retries.retry(self._runs, now))
@@ -482,10 +469,10 @@ def _guidance(
     contact = None if path is None else SidecarClient(Path(path), hello)
     loads = _assumed(layout, known, expected)
     return CoordinatorClient(
-        topology=TopologyReport(
+        topology=protocol.TopologyReport(
             generation=generation,
             sequence=0,
-            program=PROTECTED_QUERIES,
+            program=protocol.PROTECTED_QUERIES,
             topology=layout.topology,
             policy=known.policy,
             nodes_expected=expected,
@@ -512,7 +499,7 @@ def _assumed(layout: QueryLayout, known: Settings, expected: int) -> dict[str, f
 def _nodes_expected(spark: Any, known: Settings) -> int:
     """As many as are there, or as Spark or the settings say that there will be."""
     stated = int(spark.sparkContext.getConf().get("spark.executor.instances", "0"))
-    there = len(SparkView(spark._jsc.sc()).nodes())
+    there = len(spark_view.SparkView(spark._jsc.sc()).nodes())
     return max(there, stated, known.runtime.nodes_expected)
 
 

@@ -14,18 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from rekindle import protocol
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
-from rekindle.protocol import (
-    BufferingOrder,
-    CheckpointReport,
-    NodeSeen,
-    OrderingOrder,
-    PauseOrder,
-    PlanOrder,
-    ProgressReport,
-    ResumeOrder,
-    StatisticsReport,
-)
 from rekindle.protocol.messages import Mode, Order
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.protection.query_layout import QueryLayout
@@ -39,7 +29,7 @@ class ProtectionState:
 
     layout: QueryLayout
     wanted: frozenset[str]
-    nodes: Mapping[str, NodeSeen] = field(default_factory=dict)
+    nodes: Mapping[str, protocol.NodeSeen] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     waits: bool = False
@@ -60,7 +50,7 @@ def initial(layout: QueryLayout) -> ProtectionState:
 
 
 def observed(
-    state: ProtectionState, nodes: Mapping[str, NodeSeen], ended: Iterable[str] = ()
+    state: ProtectionState, nodes: Mapping[str, protocol.NodeSeen], ended: Iterable[str] = ()
 ) -> ProtectionState:
     """After a look at the executors, and at queries that have ended by themselves."""
     gone = frozenset(ended)
@@ -88,18 +78,18 @@ def _waiting(state: ProtectionState) -> frozenset[str]:
 def obeyed(state: ProtectionState, order: Order) -> ProtectionState:
     """After an order, as far as it is about what runs."""
     match order:
-        case PlanOrder():
+        case protocol.PlanOrder():
             there = {name: node for name, node in order.placement.items() if node in state.nodes}
             state = replace(state, placement={**state.placement, **there})
             wanted = state.layout.complete(state.placement)
             return replace(state, wanted=wanted, waits=bool(_waiting(state)))
-        case PauseOrder():
+        case protocol.PauseOrder():
             return replace(state, is_paused=True)
-        case ResumeOrder():
+        case protocol.ResumeOrder():
             return replace(state, is_paused=False)
-        case BufferingOrder():
+        case protocol.BufferingOrder():
             return replace(state, buffering=order.mode)
-        case OrderingOrder():
+        case protocol.OrderingOrder():
             return replace(state, ordering=order.mode)
         case _:
             return state
@@ -121,8 +111,8 @@ class ProtectionReports:
     ended: Mapping[str, str] = field(default_factory=dict)
     lags: Mapping[str, float] = field(default_factory=dict)
     silences: Mapping[str, float] = field(default_factory=dict)
-    statistics: StatisticsReport | None = None
-    checkpoint: CheckpointReport | None = None
+    statistics: protocol.StatisticsReport | None = None
+    checkpoint: protocol.CheckpointReport | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
     finished: bool = False
     sequence: int = 0
@@ -144,26 +134,26 @@ class ProtectionReports:
             loads = layout.clipped(loads, len(nodes), free_percent)
         costs = layout.costs(loads)
         if self.statistics is None or self.statistics.costs != costs:
-            self.statistics = StatisticsReport(
+            self.statistics = protocol.StatisticsReport(
                 generation=self.generation, sequence=self._next(), costs=costs
             )
 
     def checkpointed(self) -> None:
         """All queries have committed what had come: Spark's checkpoints hold that."""
         before = 0 if self.checkpoint is None else self.checkpoint.epoch
-        self.checkpoint = CheckpointReport(
+        self.checkpoint = protocol.CheckpointReport(
             generation=self.generation,
             sequence=self._next(),
             epoch=before + 1,
             at=driver_clock.now(),
         )
 
-    def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
+    def progress(self, following: AcceptedDirectives, *, alone: bool) -> protocol.ProgressReport:
         """How things are now."""
         state, now = self.state, driver_clock.now()
         # one that has ended keeps nobody waiting who depends on it
         live = self._partitions(self.caught_up | self.ended.keys()) & state.placement.keys()
-        return ProgressReport(
+        return protocol.ProgressReport(
             generation=self.generation,
             sequence=self._next(),
             nodes={

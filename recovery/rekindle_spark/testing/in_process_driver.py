@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.model.errors import RunError, StepError
+from rekindle.model.errors import RunError, StepError, refuse
 from rekindle.model.settings import RuntimeSettings
 from rekindle.model.topology import PARALLELISM_MAX
 from rekindle_spark.checkpoint import state_files
@@ -145,9 +145,7 @@ def _prepared(pipeline: Pipeline, inputs: Mapping[str, Any], parallelism: int | 
     for name in inputs:
         if name not in sources:
             remedy = f"name one of: {', '.join(sources)}"
-            argument_checks.refuse(
-                "inputs", f"there is no source {argument_checks.shown(name)}", remedy
-            )
+            refuse("inputs", f"there is no source {argument_checks.shown(name)}", remedy)
     prepared = Pipeline(pipeline.name)
     for step in pipeline.steps.values():
         if step.name in inputs:
@@ -170,7 +168,7 @@ def _sources(built: Program) -> dict[str, Source]:
     for name, source in sources.items():
         if unbounded_source.is_unbounded(source):
             what = f"lacks rows for the source {name!r}, whose rows nobody knows beforehand"
-            argument_checks.refuse("inputs", what, f'give it some, as {{"{name}": table}}')
+            refuse("inputs", what, f'give it some, as {{"{name}": table}}')
     return sources
 
 

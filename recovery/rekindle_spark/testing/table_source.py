@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rekindle.model.errors import refuse
 from rekindle_spark.operators import arrow_columns, column_types, python_rows, watermarks
 from rekindle_spark.user_code import argument_checks
 
@@ -64,11 +65,11 @@ def check_times(
     absent = np.flatnonzero(moments == watermarks.NO_TIME)
     if len(absent):
         what = f"has no {event_time!r} in {row(int(absent[0]))}"
-        argument_checks.refuse(where, what, "give every row an event time")
+        refuse(where, what, "give every row an event time")
     earlier = np.flatnonzero(np.diff(moments) < 0) + 1
     if len(earlier):
         what = f"is not sorted by {event_time!r}: {row(int(earlier[0]))} is earlier than"
-        argument_checks.refuse(where, f"{what} the row before", "sort the rows by event time")
+        refuse(where, f"{what} the row before", "sort the rows by event time")
 
 
 def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:
@@ -83,17 +84,15 @@ def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:
         table = rows if isinstance(rows, pa.Table) else pa.table(rows)
     except (TypeError, ValueError, pa.ArrowException):
         remedy = "give a table of Arrow, polars or pandas, or a list of dicts"
-        argument_checks.refuse(where, f"is {argument_checks.shown(rows)}, no table", remedy)
+        refuse(where, f"is {argument_checks.shown(rows)}, no table", remedy)
     for name in schema.names:
         if name not in table.column_names:
             what = f"has no column {name!r}"
-            argument_checks.refuse(where, what, f"give it all of: {', '.join(schema.names)}")
+            refuse(where, what, f"give it all of: {', '.join(schema.names)}")
     try:
         return column_types.exact(table.select(schema.names), schema)
     except (ValueError, pa.ArrowException) as error:
-        argument_checks.refuse(
-            where, f"does not fit the source's columns ({error})", "cast them before"
-        )
+        refuse(where, f"does not fit the source's columns ({error})", "cast them before")
 
 
 def _of_dicts(where: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -102,10 +101,10 @@ def _of_dicts(where: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) 
         unknown = [name for name in row if name not in known]
         if unknown:
             what = f"has the column {unknown[0]!r} in row {number}"
-            argument_checks.refuse(where, what, f"the source has: {', '.join(schema.names)}")
+            refuse(where, what, f"the source has: {', '.join(schema.names)}")
     try:
         columns = [python_rows.typed([row.get(f.name) for row in rows], f.type) for f in schema]
         return pa.Table.from_arrays(columns, schema=schema)
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         what = f"does not fit the source's columns ({' '.join(str(error).split())[:200]})"
-        argument_checks.refuse(where, what, "give values of the columns' types")
+        refuse(where, what, "give values of the columns' types")

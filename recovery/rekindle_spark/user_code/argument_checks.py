@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rekindle.model.errors import refuse as refuse
+from rekindle.model.errors import refuse
 
 # Names become folders and files, with suffixes, on whatever the nodes share.
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")

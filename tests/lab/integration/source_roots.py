@@ -6,8 +6,6 @@ from pathlib import Path
 import rekindle
 import rekindle_peers
 
-__all__ = ["SOURCES"]
-
 SOURCES = os.pathsep.join(
     str(Path(str(package.__file__)).parents[1]) for package in (rekindle_peers, rekindle)
 )

@@ -12,7 +12,7 @@ from rekindle import verification
 from rekindle.model import run_events
 from rekindle_bench import outage_figures, protect_benchmark
 from rekindle_local import failure_schedule
-from rekindle_local.spark_cluster import LocalNode
+from rekindle_local.local_nodes import LocalNode
 from rekindle_peers import peer_run
 from rekindle_peers.peer_scenario import PeerTrial
 from rekindle_peers.peer_table import PROTECTED

@@ -3,24 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from rekindle import protocol
 from rekindle.coordination import session
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
-from rekindle.protocol import (
-    BufferingOrder,
-    Heartbeat,
-    LagGoalsOrder,
-    MoveOrder,
-    NodeSeen,
-    OrderingOrder,
-    PauseOrder,
-    PlanOrder,
-    ProgressReport,
-    ResumeOrder,
-    StatisticsReport,
-    TopologyReport,
-)
 
 TOPOLOGY = Topology(
     operators=(
@@ -43,7 +30,7 @@ class Desk:
         self.case = Case()
         self.sequence = 0
         self.reading = ApplicationReading(
-            topology=TopologyReport(
+            topology=protocol.TopologyReport(
                 generation=1,
                 sequence=0,
                 program="p",
@@ -51,10 +38,12 @@ class Desk:
                 policy=Policy(**policy),
                 nodes_expected=len(NODES),
             ),
-            statistics=StatisticsReport(generation=1, sequence=0, costs=COSTS),
-            heartbeat=Heartbeat(generation=1, since=0.0),
+            statistics=protocol.StatisticsReport(generation=1, sequence=0, costs=COSTS),
+            heartbeat=protocol.Heartbeat(generation=1, since=0.0),
         )
-        self.nodes = {node: NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES}
+        self.nodes = {
+            node: protocol.NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES
+        }
         self.placement: dict[str, str] = {}
         self.modes = {"buffering": "on", "ordering": "on"}
         self.lag_goals: dict[str, float] | None = {}
@@ -80,7 +69,7 @@ class Desk:
             "lag_goals": self.lag_goals,
             **self.modes,
         }
-        progress = ProgressReport(**{**common, **fields})
+        progress = protocol.ProgressReport(**{**common, **fields})
         self.reading = replace(self.reading, progress=progress)
 
     def decide(self, obey: bool = True, after_seconds: float = 1.0) -> Decision:
@@ -96,19 +85,19 @@ class Desk:
         for directive in decision.directives:
             self.directive = directive.sequence
             match directive.order:
-                case PlanOrder(placement=placement):
+                case protocol.PlanOrder(placement=placement):
                     self.placement |= placement
                     self.plan_epoch = directive.plan_epoch
-                case MoveOrder(placement=placement):
+                case protocol.MoveOrder(placement=placement):
                     self.placement |= placement
-                case BufferingOrder(mode=mode):
+                case protocol.BufferingOrder(mode=mode):
                     self.modes["buffering"] = mode
-                case OrderingOrder(mode=mode):
+                case protocol.OrderingOrder(mode=mode):
                     self.modes["ordering"] = mode
-                case LagGoalsOrder(goals=goals):
+                case protocol.LagGoalsOrder(goals=goals):
                     self.lag_goals = goals
-                case PauseOrder() | ResumeOrder() as order:
-                    self.paused = isinstance(order, PauseOrder)
+                case protocol.PauseOrder() | protocol.ResumeOrder() as order:
+                    self.paused = isinstance(order, protocol.PauseOrder)
 
     def settle(self) -> None:
         """Report and decide until nothing more is ordered."""

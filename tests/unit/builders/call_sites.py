@@ -21,8 +21,6 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-__all__ = ["Site", "imported_by", "raising_at", "reached_by", "sites_in"]
-
 CALLS = ("CALL", "CALL_FUNCTION_EX")
 OWN = "rekindle"
 

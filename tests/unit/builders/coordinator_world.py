@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle import coordination as core
-from rekindle.coordination import CoordinationState, Event, Instruction, Plan
+from rekindle.coordination import CoordinationState, coordination_events, instructions
+from rekindle.coordination.coordination_events import Event
+from rekindle.coordination.instructions import Instruction, Plan
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
 
@@ -48,20 +50,20 @@ class Story:
         """Report events and then a tick; gives the new instructions."""
         self.now += after_seconds
         seen = len(self.told)
-        for event in (*events, core.Tick()):
+        for event in (*events, coordination_events.Tick()):
             self.state, instructions = core.advance(self.state, event, self.now, clock=float)
             self.told += instructions
         return self.told[seen:]
 
     def catch_up(self) -> list[Instruction]:
-        return self.tell(*map(core.QueryCaughtUp, sorted(self.state.catching_up)))
+        return self.tell(*map(coordination_events.QueryCaughtUp, sorted(self.state.catching_up)))
 
     def back(self, *nodes: str, after_seconds: float = 0.0) -> list[Instruction]:
-        events = [core.NodeBack(node, 100.0, ZONES.get(node)) for node in nodes]
+        events = [coordination_events.NodeBack(node, 100.0, ZONES.get(node)) for node in nodes]
         return self.tell(*events, after_seconds=after_seconds)
 
     def lose(self, *nodes: str, after_seconds: float = 0.0) -> list[Instruction]:
-        return self.tell(core.NodesLost(nodes), after_seconds=after_seconds)
+        return self.tell(coordination_events.NodesLost(nodes), after_seconds=after_seconds)
 
 
 def fresh(nodes: int = 4, **policy: Any) -> Story:
@@ -71,22 +73,22 @@ def fresh(nodes: int = 4, **policy: Any) -> Story:
 def running(nodes: int = 4, **policy: Any) -> Story:
     """All queries run on n1, n2, ... with measured costs, and a checkpoint is complete."""
     story = fresh(nodes, **policy)
-    story.tell(core.StatisticsReported(COSTS))
+    story.tell(coordination_events.StatisticsReported(COSTS))
     story.back(*(f"n{i}" for i in range(1, nodes + 1)))
     story.tell(after_seconds=60.0)
     story.catch_up()
-    story.tell(core.CheckpointCompleted(5))
+    story.tell(coordination_events.CheckpointCompleted(5))
     story.told.clear()
     assert set(story.state.placement) == set(COSTS)
     return story
 
 
 def plans(told: Iterable[Instruction]) -> list[Plan]:
-    return [item.plan for item in told if isinstance(item, core.PublishPlan)]
+    return [item.plan for item in told if isinstance(item, instructions.PublishPlan)]
 
 
-def records(told: Iterable[Instruction]) -> dict[str, core.RecordEvent]:
-    return {item.kind: item for item in told if isinstance(item, core.RecordEvent)}
+def records(told: Iterable[Instruction]) -> dict[str, instructions.RecordEvent]:
+    return {item.kind: item for item in told if isinstance(item, instructions.RecordEvent)}
 
 
 def of_kind(told: Iterable[Instruction], kind: type) -> list[Any]:

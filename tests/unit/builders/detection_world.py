@@ -19,7 +19,7 @@ from rekindle_operator.detection.detection_input import (
     WatchedApplication,
     WatchedNode,
 )
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection.node_inventory import NodeInventory
 
 RULES = Rules()
 RETRY_SECONDS = 7.0

@@ -23,8 +23,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Reach", "Span"]
-
 OWN = "rekindle"
 Key = tuple[str, str]
 # Foreign values: their attributes are nothing of ours.

@@ -30,8 +30,6 @@ from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_store import store_files
 from rekindle_store.committed_files import DEAD_LETTERS
 
-__all__ = ["Action", "Story", "forget_what_is_kept"]
-
 SECOND = 1_000_000
 OWN = "rekindle"
 

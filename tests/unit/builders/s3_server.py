@@ -11,8 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-__all__ = ["Quirks", "S3Server", "serving"]
-
 
 @dataclass(slots=True)
 class Quirks:

@@ -12,7 +12,7 @@ from typing import Any
 from store_in_memory import ConnectionInMemory, SharedStore
 
 from rekindle import protocol
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.settings import Policy
 from rekindle.protocol import Directive, Heartbeat, Orders, store_paths

@@ -5,23 +5,12 @@ from typing import Any
 
 import msgspec
 
+from rekindle import protocol
 from rekindle.coordination import application_status, query_explanation, session
 from rekindle.coordination.application_status import ApplicationStatus, ApplicationView, Phase
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
-from rekindle.protocol import (
-    CheckpointReport,
-    Directive,
-    Heartbeat,
-    NodeSeen,
-    PauseOrder,
-    PlanOrder,
-    ProgressReport,
-    ResumeOrder,
-    StatisticsReport,
-    TopologyReport,
-)
 
 TOPOLOGY = Topology(
     operators=(
@@ -43,14 +32,16 @@ class Desk:
         self.now = 1_000.0
         self.case = Case()
         self.sequence = self.plan_epoch = self.directive = 0
-        self.nodes = {node: NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES}
+        self.nodes = {
+            node: protocol.NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES
+        }
         self.placement: dict[str, str] = {}
         self.resident: dict[str, str] = {}
         self.live: tuple[str, ...] = ()
         self.paused = False
-        self.plan: Directive | None = None
+        self.plan: protocol.Directive | None = None
         self.reading = ApplicationReading(
-            topology=TopologyReport(
+            topology=protocol.TopologyReport(
                 generation=1,
                 sequence=0,
                 program="p",
@@ -58,8 +49,8 @@ class Desk:
                 policy=Policy(**policy),
                 nodes_expected=len(NODES),
             ),
-            statistics=StatisticsReport(generation=1, sequence=0, costs=COSTS),
-            heartbeat=Heartbeat(generation=1, since=990.0),
+            statistics=protocol.StatisticsReport(generation=1, sequence=0, costs=COSTS),
+            heartbeat=protocol.Heartbeat(generation=1, since=990.0),
         )
 
     def report(self, **fields: Any) -> None:
@@ -76,7 +67,7 @@ class Desk:
             "paused": self.paused,
             "lags": {"busiest": 1.5, "ranking": 2.5},
         }
-        progress = ProgressReport(**{**common, **fields})
+        progress = protocol.ProgressReport(**{**common, **fields})
         self.reading = replace(self.reading, progress=progress)
 
     def decide(self, obey: bool = True) -> None:
@@ -84,17 +75,17 @@ class Desk:
         decision = session.decide(self.case, self.reading, self.now, clock=float)
         self.case = decision.case
         for directive in decision.directives:
-            if isinstance(directive.order, PlanOrder):
+            if isinstance(directive.order, protocol.PlanOrder):
                 self.plan = directive
             if not obey:
                 continue
             self.directive = directive.sequence
             match directive.order:
-                case PlanOrder(placement=placement):
+                case protocol.PlanOrder(placement=placement):
                     self.placement |= placement
                     self.plan_epoch = directive.plan_epoch
-                case PauseOrder() | ResumeOrder() as order:
-                    self.paused = isinstance(order, PauseOrder)
+                case protocol.PauseOrder() | protocol.ResumeOrder() as order:
+                    self.paused = isinstance(order, protocol.PauseOrder)
 
     def settle(self) -> None:
         for _ in range(5):
@@ -107,7 +98,7 @@ class Desk:
         self.settle()
 
     def checkpoint(self, epoch: int) -> None:
-        report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=self.now)
+        report = protocol.CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=self.now)
         self.reading = replace(self.reading, checkpoint=report)
         self.decide()
 

@@ -6,7 +6,7 @@ from story_world import NODES, World
 
 from rekindle.protocol import Orders
 from rekindle_operator.policies.effective_policy import ReachedLimit
-from rekindle_operator.recovery import NodeObservation, RecoveryTerms
+from rekindle_operator.recovery.recovery_inputs import NodeObservation, RecoveryTerms
 
 LATER = ("n2", "n3", "n4")
 

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from rekindle.coordination import LossNotice, directive_acceptance, session
+from rekindle.coordination import directive_acceptance, session
 from rekindle.coordination.application_status import ApplicationView
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.model import topology as graph
@@ -33,16 +34,15 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle_operator import recovery
 from rekindle_operator.api.recovery_resource import ENDED, NodeRequest, RecoveryStatus, to_status
-from rekindle_operator.recovery import (
+from rekindle_operator.recovery import kubernetes_events, lost_nodes, status_builder
+from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
+from rekindle_operator.recovery.recovery_inputs import (
     ClusterFacts,
     NodeObservation,
     RecoveryInputs,
     RecoveryTerms,
-    kubernetes_events,
 )
-from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
 
 ROOT = Path(__file__).parents[3]
 RECOVERY = ObjectReference(
@@ -309,24 +309,24 @@ class World:
     def tell(self, before: Case, stored: tuple[Directive, ...], decision: Decision) -> bool:
         """Tell of every recovery that is not over; whether there was any news."""
         assert decision.case.state is not None
-        number = recovery.subject(decision.case.state, self.cluster)
+        number = status_builder.subject(decision.case.state, self.cluster)
         opened = {item for item in self.objects if self.status(item).phase not in ENDED}
         news = False
         for incident in sorted(opened | ({number} if number else set())):
             status = self.status(incident)
             scene = self.scene(incident, before, stored, decision)
-            told = recovery.tell(status, scene, self.now)
-            later = recovery.tell(status, scene, self.now + 3)
+            told = status_builder.tell(status, scene, self.now)
+            later = status_builder.tell(status, scene, self.now + 3)
             names = {item.name for item in self.announcements(incident, status, told.status)}
             again = {item.name for item in self.announcements(incident, status, later.status)}
             assert names == again, "what is told again after a while has other names"
             if told.news:
                 self.publish(incident, status, told.status)
-            repeated = recovery.tell(told.status, scene, self.now + 100)
+            repeated = status_builder.tell(told.status, scene, self.now + 100)
             assert not repeated.news, "what was told once is told again"
             news = news or told.news
             if told.status.phase in ENDED and self.cluster.sightings is not None:
-                left = recovery.settled(self.cluster.sightings, self.cluster.sightings)
+                left = lost_nodes.settled(self.cluster.sightings, self.cluster.sightings)
                 self.cluster = replace(self.cluster, sightings=left)
         return news
 

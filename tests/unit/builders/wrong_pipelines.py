@@ -6,8 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["GOOD", "NOBODY", "write", "write_pipeline"]
-
 NOBODY = "spark://127.0.0.1:9"
 HEAD = """
 import pyarrow as pa, pyarrow.compute as pc

@@ -12,8 +12,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["CHART", "EVERYTHING", "NAMESPACE", "RELEASE", "ROOT", "Helm", "Object", "pick"]
-
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "rekindle"
 # Values that switch on all that the chart has.

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from chart_commands import NAMESPACE, ROOT, Object
 
-__all__ = ["OPERATOR", "WEBHOOK", "Right", "Row", "documented", "given", "rights"]
-
 OPERATOR, WEBHOOK = "rekindle-operator", "rekindle-webhook"
 
 ROW = re.compile(r"^\| (cluster|own|`[a-z-]+`) \|([^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|$", re.MULTILINE)

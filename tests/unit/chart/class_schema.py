@@ -10,8 +10,6 @@ from typing import Any
 import yaml
 from chart_commands import ROOT
 
-__all__ = ["class_schema", "class_specification", "rules"]
-
 DEFINITION = ROOT / "crds" / "recoveryclasses.yaml"
 # Words that mean the same in both.
 SAME = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from fresh_python import run_code
 from typer.main import get_command
 
 import rekindle
@@ -229,13 +230,8 @@ def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
         "cli.application = lambda _: print_both\n"
         "raise SystemExit(cli.main())\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_code(code)
+    assert run.returncode == 0, run.stderr
     assert (run.stdout, run.stderr) == ("answer\n", "noise")
 
 
@@ -276,13 +272,8 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
         "assert cli.run(cli.application, ['--help']) == 0\n"
         f"print('imported:', sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_code(code)
+    assert run.returncode == 0, run.stderr
     assert "imported: []" in run.stdout
     for command in command_line.COMMANDS:
         assert f"  {command.name} " in run.stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from fresh_python import run_code
 from output_stores import Writer
 
 import rekindle
@@ -218,13 +219,8 @@ def test_output_runs_where_no_runtime_is_installed(place: str) -> None:
         "from rekindle_cli import command_line as cli\n"
         f"sys.exit(cli.run(cli.application, ['output', {place!r}, 'hourly']))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_code(code)
+    assert run.returncode == 0, run.stderr
     assert run.stdout == "n  name\n1  row 1\n2  row 2\n3  row 3\n"
 
 

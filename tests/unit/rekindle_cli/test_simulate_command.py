@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 import typer
 
-from rekindle.coordination import NodesLost, NodeSuspected, advance
+from rekindle.coordination import advance
+from rekindle.coordination.coordination_events import NodesLost, NodeSuspected
 from rekindle.model.errors import InputError
 from rekindle_cli import command_line, state_loader
 

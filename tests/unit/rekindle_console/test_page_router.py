@@ -20,7 +20,7 @@ from console_world import (
 )
 from standing_world import NODES, Desk, resumed, running, short_of_capacity
 
-from rekindle.coordination import LossNotice
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.coordination_state import active
 from rekindle.coordination.incident_history import ProgressPoint
 from rekindle.model.errors import RunError

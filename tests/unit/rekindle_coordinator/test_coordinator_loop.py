@@ -5,7 +5,8 @@ import pytest
 from shell_world import Provider, World, settled
 
 from rekindle import protocol
-from rekindle.coordination import LossNotice, coordination_state
+from rekindle.coordination import coordination_state
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.protocol import DropOrder, NodeSeen, Orders, PlanOrder, PriorityOverride, store_paths
 
 

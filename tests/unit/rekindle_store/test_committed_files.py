@@ -1,7 +1,6 @@
 """Which output files count: what a commit record names, whatever else lies in the store."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from fresh_python import run_code
 from output_stores import Writer, rows
 from whole_stores import Driver, rows_of
 
@@ -295,13 +295,8 @@ def test_readers_need_nothing_of_the_runtime() -> None:
         "heavy = {'rekindle_spark', 'pyspark', 'py4j', 'pandas', 'polars', 'obstore', 'kazoo'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_code(code)
+    assert run.returncode == 0, run.stderr
     assert run.stdout == "[]\n"
 
 
@@ -309,13 +304,8 @@ def test_the_core_loads_readers_only_when_they_are_used() -> None:
     with pytest.raises(AttributeError, match="module 'rekindle' has no attribute 'reed'"):
         rekindle.reed  # noqa: B018
     code = "import sys, rekindle.model.errors; print('rekindle_store' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_code(code)
+    assert run.returncode == 0, run.stderr
     assert run.stdout == "False\n"
 
 

@@ -1,7 +1,6 @@
 """A copy of a store is a store on which a driver goes on, whatever happened while it was made."""
 
 import itertools
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import (
     checksummed_file,
     commit_log,
-    commit_segments,
     compacted_outputs,
     store_copies,
     store_files,
@@ -24,24 +22,7 @@ from rekindle_store import (
 )
 from rekindle_store.local_files import LocalFiles
 
-
-@pytest.fixture(autouse=True)
-def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_segments, "LENGTH", 4)
-
-
-@pytest.fixture(name="built", scope="module")
-def _built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("built") / "store"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit_segments, "LENGTH", 4)
-        whole(place)
-    return place
-
-
-@pytest.fixture(name="store")
-def _store(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "store"))
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 
 @pytest.fixture(name="driver")

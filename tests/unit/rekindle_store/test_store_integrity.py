@@ -1,7 +1,6 @@
 """A store is checked: each kind of damage is found at its place, and a sound store has none."""
 
 import gzip
-import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -25,24 +24,7 @@ from rekindle_store import (
 from rekindle_store.local_files import LocalFiles
 from rekindle_store.store_integrity import Damage, Findings
 
-
-@pytest.fixture(autouse=True)
-def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_segments, "LENGTH", 4)
-
-
-@pytest.fixture(name="built", scope="module")
-def _built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("built") / "store"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit_segments, "LENGTH", 4)
-        whole(place)
-    return place
-
-
-@pytest.fixture(name="store")
-def _store(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "store"))
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 
 def findings(store: Path) -> Findings:

@@ -11,22 +11,13 @@ from rekindle_operator.api.custom_resources import identity
 from rekindle_operator.api.recovery_class import RecoveryClass
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.api.recovery_resource import Recovery
-from rekindle_operator.kubectl import resource_lookup, terminal_output
+from rekindle_operator.kubectl import plugin_options, resource_lookup, terminal_output
 from rekindle_operator.kubectl.api_connection import (
     CLASSES,
     POLICIES,
     RECOVERIES,
     ApiConnection,
     connected,
-)
-from rekindle_operator.kubectl.plugin_options import (
-    Context,
-    DryRun,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Target,
 )
 from rekindle_operator.kubectl.recovery_text import outlook
 
@@ -115,11 +106,11 @@ def approve(
             "--fencing", help="Say that the driver's lost node is off; it takes a right of its own."
         ),
     ] = False,
-    dry_run: DryRun = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    dry_run: plugin_options.DryRun = False,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Approve a recovery that waits for a person.
 
@@ -127,7 +118,7 @@ def approve(
 
     Example: kubectl rekindle approve departures-7-1f3a9 -n flights
     """
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         recovery = resource_lookup.recovery(cluster, name)
         before = recovery.spec.fencing_approved if fencing else recovery.spec.approved
         _check(recovery, before=before)
@@ -138,7 +129,7 @@ def approve(
             place = (recovery.metadata.namespace, recovery.metadata.name)
             cluster.merge(RECOVERIES, place, {"spec": {field: True}}, MANAGER)
     approved = before or not dry_run
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         record = {"recovery": recovery.metadata.name, "namespace": recovery.metadata.namespace}
         what = "fencing_approved" if fencing else "approved"
         terminal_output.show_json({**record, what: approved, "before": before, "effects": said})

@@ -8,17 +8,14 @@ import typer
 
 from rekindle_operator.api.custom_resources import written
 from rekindle_operator.api.recovery_resource import QueryRecovery, Recovery
-from rekindle_operator.kubectl import recovery_text, resource_lookup, terminal_output
+from rekindle_operator.kubectl import (
+    plugin_options,
+    recovery_text,
+    resource_lookup,
+    terminal_output,
+)
 from rekindle_operator.kubectl.api_connection import connected
 from rekindle_operator.kubectl.durations import clock, span
-from rekindle_operator.kubectl.plugin_options import (
-    Context,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Target,
-)
 
 # In these an executor that has no node may be what is waited for.
 WAITING = ("AwaitingDriver", "Recovering")
@@ -31,23 +28,23 @@ def explain(
         typer.Argument(metavar="RECOVERY|APPLICATION", help="Of an application, the newest one."),
     ],
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="One query of it.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Tell the story of a recovery: what was lost, planned, back, and waits.
 
     Example: kubectl rekindle explain departures worst-delays -n flights
     """
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         recovery = resource_lookup.recovery_or_newest(cluster, name)
         namespace, well = cluster.default_namespace, resource_lookup.nothing_lost(cluster, name)
         waiting = recovery is not None and recovery.status.phase in WAITING
         application = name if recovery is None else recovery.spec.application.name
         pods = resource_lookup.executors(cluster, application) if waiting else ()
     if recovery is None:
-        if output is Form.JSON:
+        if output is plugin_options.Form.JSON:
             nothing = {"recovery": None, "namespace": namespace, "application": name}
             terminal_output.show_json({**nothing, "sentences": [well], "queries": []})
         else:
@@ -64,7 +61,7 @@ def explain(
     pending = recovery_text.pending_pods(pods, now.timestamp())
     if pending:
         sentences += (pending,)
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         terminal_output.show_json(_record(recovery, queries, sentences, now))
         return
     terminal_output.show(*sentences)

@@ -5,30 +5,26 @@ from typing import Annotated
 import typer
 
 from rekindle.model.errors import RunError
-from rekindle_operator.kubectl import resource_lookup, server_side_apply, terminal_output
-from rekindle_operator.kubectl.api_connection import Object, connected
-from rekindle_operator.kubectl.plugin_options import (
-    Context,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Policy,
-    Target,
+from rekindle_operator.kubectl import (
+    plugin_options,
+    resource_lookup,
+    server_side_apply,
+    terminal_output,
 )
+from rekindle_operator.kubectl.api_connection import Object, connected
 
 MANAGER = "kubectl-rekindle-pause"
 
 
 def pause(
-    policy: Policy = None,
+    policy: plugin_options.Policy = None,
     force: Annotated[
         bool, typer.Option("--force", help="Take the field from whoever has set it.")
     ] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Plan and request nothing for the applications of a policy.
 
@@ -36,12 +32,12 @@ def pause(
 
     Example: kubectl rekindle pause --policy departures -n flights
     """
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         record = resource_lookup.policy(cluster, policy)
         before = bool(record["spec"].get("paused"))
         taken = force or (not before and server_side_apply.is_default(record, "spec", "paused"))
         record = server_side_apply.apply(cluster, record, MANAGER, _paused, force=taken)
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         terminal_output.show_json({**_place(record), "paused": True, "before": before})
         return
     name = f"{record['metadata']['namespace']}/{record['metadata']['name']}"
@@ -52,11 +48,11 @@ def pause(
 
 
 def resume(
-    policy: Policy = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    policy: plugin_options.Policy = None,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """End a pause.
 
@@ -64,7 +60,7 @@ def resume(
 
     Example: kubectl rekindle resume --policy departures -n flights
     """
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         record = resource_lookup.policy(cluster, policy)
         before = bool(record["spec"].get("paused"))
         if MANAGER in server_side_apply.managers_of(record, "spec", "paused"):
@@ -77,7 +73,7 @@ def resume(
             what=f"is still paused, by {' and '.join(others) or 'somebody else'}",
             remedy="set spec.paused to false where it is set to true",
         )
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         terminal_output.show_json({**_place(record), "paused": False, "before": before})
         return
     said = "goes on" if before else "was not paused"

@@ -8,17 +8,14 @@ import typer
 
 from rekindle_operator.api.custom_resources import identity, written
 from rekindle_operator.api.recovery_resource import PlanMade, QueryRecovery, Recovery
-from rekindle_operator.kubectl import recovery_text, resource_lookup, terminal_output
+from rekindle_operator.kubectl import (
+    plugin_options,
+    recovery_text,
+    resource_lookup,
+    terminal_output,
+)
 from rekindle_operator.kubectl.api_connection import connected
 from rekindle_operator.kubectl.durations import clock, span
-from rekindle_operator.kubectl.plugin_options import (
-    Context,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Target,
-)
 from rekindle_operator.kubectl.recovery_text import WaitOutlook
 
 COLUMNS = ("QUERY", "PRIORITY", "OUT", "REASON", "WHY")
@@ -28,10 +25,10 @@ def plan(
     application: Annotated[
         str, typer.Argument(metavar="APPLICATION", help="Its newest recovery is looked at.")
     ],
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Show what waits for the next plan, and what that waits for.
 
@@ -40,14 +37,14 @@ def plan(
 
     Example: kubectl rekindle plan departures -n flights
     """
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         recovery = resource_lookup.recovery_or_newest(cluster, application)
         namespace, well = (
             cluster.default_namespace,
             resource_lookup.nothing_lost(cluster, application),
         )
     if recovery is None:
-        if output is Form.JSON:
+        if output is plugin_options.Form.JSON:
             nothing = {"recovery": None, "namespace": namespace, "application": application}
             terminal_output.show_json({**nothing, "over": True, "waiting": [], "sentences": [well]})
         else:
@@ -55,7 +52,7 @@ def plan(
         return
     now = datetime.now().astimezone()
     found = recovery_text.outlook(recovery)
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         terminal_output.show_json(_record(recovery, found))
         return
     terminal_output.show(*_sentences(recovery, found, now))

@@ -11,20 +11,12 @@ from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.kubectl import (
     api_connection,
     application_reader,
+    plugin_options,
     preflight_reader,
     terminal_output,
 )
 from rekindle_operator.kubectl.api_connection import connected
 from rekindle_operator.kubectl.application_reader import ObjectLists, Subject
-from rekindle_operator.kubectl.plugin_options import (
-    AllNamespaces,
-    Context,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Target,
-)
 from rekindle_operator.preflight import preflight_checks, preflight_findings
 from rekindle_operator.preflight.preflight_findings import (
     Concern,
@@ -63,11 +55,11 @@ def preflight(
         PreflightSeverity,
         typer.Option("--fail-on", help="Exit with 1 when there is one as bad, or worse."),
     ] = PreflightSeverity.ERROR,
-    namespace: Namespace = None,
-    everywhere: AllNamespaces = False,
-    context: Context = None,
-    config: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    namespace: plugin_options.Namespace = None,
+    everywhere: plugin_options.AllNamespaces = False,
+    context: plugin_options.Context = None,
+    config: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> int:
     """Warn of what would keep an application from coming back.
 
@@ -76,7 +68,7 @@ def preflight(
     Example: kubectl rekindle preflight -f departures.yaml --fail-on warning
     """
     _check(application, file, offline, everywhere)
-    target = Target(namespace, context, config, everywhere)
+    target = plugin_options.Target(namespace, context, config, everywhere)
     known, wanted = _objects(target, application, file, offline)
     judged = list(_judged(wanted))
     if application is not None and not judged:
@@ -93,7 +85,7 @@ def preflight(
     )
     every = [finding for item in judged for finding in item.found]
     failed = preflight_findings.at_least(every, fail_on) > 0
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         terminal_output.show_json(_record(judged, fail_on, failed=failed))
     else:
         _show(judged)
@@ -112,7 +104,7 @@ def _check(application: str | None, file: str | None, offline: bool, everywhere:
 
 
 def _objects(
-    target: Target, application: str | None, file: str | None, offline: bool
+    target: plugin_options.Target, application: str | None, file: str | None, offline: bool
 ) -> tuple[ObjectLists, list[Subject]]:
     """All that is known, and the applications to look at."""
     if file is not None and offline:

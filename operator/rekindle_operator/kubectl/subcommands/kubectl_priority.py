@@ -14,18 +14,14 @@ import typer
 from rekindle.model.errors import InputError
 from rekindle_operator.api import recovery_policy
 from rekindle_operator.api.recovery_policy import QueryPriority
-from rekindle_operator.kubectl import resource_lookup, server_side_apply, terminal_output
+from rekindle_operator.kubectl import (
+    plugin_options,
+    resource_lookup,
+    server_side_apply,
+    terminal_output,
+)
 from rekindle_operator.kubectl.api_connection import Object, connected
 from rekindle_operator.kubectl.durations import clock, duration, stamp, until
-from rekindle_operator.kubectl.plugin_options import (
-    Context,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Policy,
-    Target,
-)
 from rekindle_operator.kubectl.server_side_apply import Record, bare, items_of
 
 MANAGER = "kubectl-rekindle-priority"
@@ -39,7 +35,7 @@ def priority(
         list[str] | None,
         typer.Argument(metavar="QUERY=PRIORITY", help="With --clear: QUERY. None: show them."),
     ] = None,
-    policy: Policy = None,
+    policy: plugin_options.Policy = None,
     lasting: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="Such as 30m, 2h or 1d.")
     ] = None,
@@ -54,10 +50,10 @@ def priority(
     force: Annotated[
         bool, typer.Option("--force", help="Take a query from whoever has set it.")
     ] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Say for a while which queries matter more than the pipeline says.
 
@@ -68,7 +64,7 @@ def priority(
     now = datetime.now().astimezone()
     asked = () if clear else _asked(wanted or (), _expiry(wanted, lasting, ending, permanent, now))
     cleared = _cleared(wanted or ()) if clear else None
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         record = resource_lookup.policy(cluster, policy)
         said: list[str] = []
 
@@ -80,7 +76,7 @@ def priority(
 
         if asked or clear:
             record = server_side_apply.apply(cluster, record, MANAGER, change, force=force)
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         terminal_output.show_json(_record(record, said))
         return
     terminal_output.show(*said, *_shown(record, now))

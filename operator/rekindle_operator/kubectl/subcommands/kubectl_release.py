@@ -8,6 +8,7 @@ from rekindle.model.errors import InputError
 from rekindle_operator.cluster.pods import has_gate, without_gate
 from rekindle_operator.kubectl import (
     application_reader,
+    plugin_options,
     preflight_reader,
     resource_lookup,
     terminal_output,
@@ -22,16 +23,6 @@ from rekindle_operator.kubectl.api_connection import (
     connected,
 )
 from rekindle_operator.kubectl.application_reader import ObjectLists
-from rekindle_operator.kubectl.plugin_options import (
-    Context,
-    DryRun,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Policy,
-    Target,
-)
 
 MANAGER = "kubectl-rekindle-release"
 # There is no such pod, or another one has its name by now.
@@ -43,15 +34,15 @@ MORE = (
 
 
 def release(
-    policy: Policy = None,
+    policy: plugin_options.Policy = None,
     every: Annotated[
         bool, typer.Option("--all", help="All pods of the namespace, whatever their policy.")
     ] = False,
-    dry_run: DryRun = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    dry_run: plugin_options.DryRun = False,
+    namespace: plugin_options.Namespace = None,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Let pods run that wait for their turn, whatever the plan says.
 
@@ -65,7 +56,7 @@ def release(
             what=f"is given together with --policy {policy}",
             remedy="leave one of them out",
         )
-    with connected(Target(namespace, context, kubeconfig)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
         name = None if every else resource_lookup.policy(cluster, policy)["metadata"]["name"]
         pods = _waiting(cluster, name)
         refusals: list[ApiRefusal] = []
@@ -73,7 +64,7 @@ def release(
             pods = [pod for pod in pods if _lifted(cluster, pod, refusals)]
         where = cluster.default_namespace
     names = sorted(pod["metadata"]["name"] for pod in pods)
-    if output is Form.JSON:
+    if output is plugin_options.Form.JSON:
         record = {"policy": name, "namespace": where, "released": not dry_run, "pods": names}
         terminal_output.show_json(record)
     elif names or not refusals:

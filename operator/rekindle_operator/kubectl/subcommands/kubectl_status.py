@@ -8,28 +8,11 @@ import typer
 from rich.text import Text
 
 from rekindle.model.errors import InputError
-from rekindle_operator.api import recovery_policy, recovery_resource
-from rekindle_operator.api.custom_resources import (
-    ACCEPTED,
-    COORDINATION_AT_RISK,
-    EXCLUSIVE,
-    QUERIES_RUNNING,
-    Condition,
-    identity,
-)
+from rekindle_operator.api import custom_resources, recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_policy import RecoveryPolicy, SelectedApplication
 from rekindle_operator.api.recovery_resource import Recovery, age
-from rekindle_operator.kubectl import terminal_output
+from rekindle_operator.kubectl import plugin_options, terminal_output
 from rekindle_operator.kubectl.api_connection import POLICIES, RECOVERIES, ApiConnection, connected
-from rekindle_operator.kubectl.plugin_options import (
-    AllNamespaces,
-    Context,
-    Form,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Target,
-)
 
 # How applications stand, from policies and recoveries: a row for each application.
 #
@@ -88,7 +71,7 @@ def rows_of(policies: Iterable[RecoveryPolicy], recoveries: Iterable[Recovery]) 
 def notices(policies: Iterable[RecoveryPolicy]) -> Iterator[StatusNotice]:
     """What is wrong with policies, or not as their authors may think."""
     for policy in policies:
-        where, status = f"policy {identity(policy)}", policy.status
+        where, status = f"policy {custom_resources.identity(policy)}", policy.status
         if status.observed_generation < policy.metadata.generation:
             text = "The operator has not looked at it since it was changed; does one run?"
             yield StatusNotice(where, "NotObserved", text)
@@ -154,25 +137,30 @@ def _recovering(before: Row | None, recovery: Recovery) -> Row:
     )
 
 
-def _risk_before(before: Row | None, conditions: Sequence[Condition]) -> str | None:
+def _risk_before(
+    before: Row | None, conditions: Sequence[custom_resources.Condition]
+) -> str | None:
     """What its policy says; where that says nothing, what the recovery does."""
     found = before.at_risk if before else None
     return _risk(conditions) if found is None else found
 
 
-def _is_wrong(condition: Condition) -> bool:
+def _is_wrong(condition: custom_resources.Condition) -> bool:
     """A condition that is not as it should be, or that has a remark."""
-    if condition.type == COORDINATION_AT_RISK:
+    if condition.type == custom_resources.COORDINATION_AT_RISK:
         return condition.status == "True"
-    if condition.type == ACCEPTED:
+    if condition.type == custom_resources.ACCEPTED:
         return condition.status != "True" or condition.reason != "AsWritten"
-    return condition.type in (EXCLUSIVE, QUERIES_RUNNING) and condition.status == "False"
+    return (
+        condition.type in (custom_resources.EXCLUSIVE, custom_resources.QUERIES_RUNNING)
+        and condition.status == "False"
+    )
 
 
-def _risk(conditions: Sequence[Condition]) -> str | None:
+def _risk(conditions: Sequence[custom_resources.Condition]) -> str | None:
     """The reason; "" for none, None where no condition says it."""
     for item in conditions:
-        if item.type == COORDINATION_AT_RISK and item.status != "Unknown":
+        if item.type == custom_resources.COORDINATION_AT_RISK and item.status != "Unknown":
             return item.reason if item.status == "True" else ""
     return None
 
@@ -185,17 +173,17 @@ def status(
     application: Annotated[
         str | None, typer.Argument(metavar="APPLICATION", help="One of them, with messages.")
     ] = None,
-    namespace: Namespace = None,
-    everywhere: AllNamespaces = False,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Form.TABLE,
+    namespace: plugin_options.Namespace = None,
+    everywhere: plugin_options.AllNamespaces = False,
+    context: plugin_options.Context = None,
+    kubeconfig: plugin_options.Kubeconfig = None,
+    output: plugin_options.Output = plugin_options.Form.TABLE,
 ) -> None:
     """Show applications, whether they are protected, and what recovers.
 
     Example: kubectl rekindle status -n flights
     """
-    with connected(Target(namespace, context, kubeconfig, everywhere)) as cluster:
+    with connected(plugin_options.Target(namespace, context, kubeconfig, everywhere)) as cluster:
         broken: list[StatusNotice] = []
         wanted = _read(
             cluster.list(POLICIES, cluster.namespace), recovery_policy.from_object, broken
@@ -209,7 +197,7 @@ def status(
             rows = tuple(row for row in rows if row.application == application)
             if not rows:
                 raise _unknown(cluster, application)
-        if output is Form.JSON:
+        if output is plugin_options.Form.JSON:
             terminal_output.show_json(_record(rows, said))
             return
         _show(cluster, rows, said, bool(wanted), detailed=application is not None)

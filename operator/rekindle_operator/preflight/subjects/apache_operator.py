@@ -8,28 +8,19 @@ from typing import Any
 
 from rekindle_operator.cluster.pods import APACHE, SIDECAR, Role
 from rekindle_operator.preflight.subjects import executor_sizes, workloads
-from rekindle_operator.preflight.subjects.workloads import (
-    MountedClaim,
-    Restart,
-    Restarts,
-    Workload,
-    is_spread,
-    settings,
-    unquoted,
-)
 
 Record = Mapping[str, Any]
 ATTEMPTS_DEFAULT = 3
 LABEL_SETTING = "spark.kubernetes.driver.label."
 
 
-def workload(body: Record) -> Workload:
+def workload(body: Record) -> workloads.Workload:
     """The application of a manifest, or of an object; InputError for sizes that are none."""
     metadata, spec = body["metadata"], body.get("spec") or {}
-    conf = settings(spec.get("sparkConf"))
+    conf = workloads.settings(spec.get("sparkConf"))
     python = bool(spec.get("pyFiles") or spec.get("sparkRFiles"))
     template = _template(spec, "driver")
-    labels = settings((template.get("metadata") or {}).get("labels"))
+    labels = workloads.settings((template.get("metadata") or {}).get("labels"))
     named = {
         name.removeprefix(LABEL_SETTING): value
         for name, value in conf.items()
@@ -38,12 +29,12 @@ def workload(body: Record) -> Workload:
     executor = _template(spec, "executor").get("spec") or {}
     driver_demand = executor_sizes.driver_demand(conf, python=python)
     executor_demand = executor_sizes.executor_demand(conf, python=python)
-    return Workload(
+    return workloads.Workload(
         namespace=metadata.get("namespace") or "",
         name=metadata["name"],
         kind="SparkApplication",
         group=APACHE,
-        labels=settings(metadata.get("labels")),
+        labels=workloads.settings(metadata.get("labels")),
         driver_labels=labels | named,
         driver_labels_field="spec.driverSpec.podTemplateSpec.metadata.labels",
         conf=conf,
@@ -54,7 +45,7 @@ def workload(body: Record) -> Workload:
         driver_name=conf.get("spark.kubernetes.driver.pod.name", ""),
         driver_name_field="spec.sparkConf[spark.kubernetes.driver.pod.name]",
         restart=_restart(spec),
-        spread=is_spread(executor),
+        spread=workloads.is_spread(executor),
         spread_field="spec.executorSpec.podTemplateSpec.spec.affinity",
         brings_sidecar=_brings_sidecar(template.get("spec") or {}),
         pods={
@@ -63,7 +54,7 @@ def workload(body: Record) -> Workload:
             ),
             "executor": workloads.containers_of_pod("executor", conf, executor_demand, executor),
         },
-        unquoted=unquoted(body),
+        unquoted=workloads.unquoted(body),
     )
 
 
@@ -72,7 +63,7 @@ def _template(spec: Record, role: Role) -> Record:
     return template
 
 
-def _claims(spec: Record) -> Iterator[MountedClaim]:
+def _claims(spec: Record) -> Iterator[workloads.MountedClaim]:
     roles: tuple[Role, ...] = ("driver", "executor")
     for role in roles:
         pod_spec = _template(spec, role).get("spec") or {}
@@ -81,19 +72,19 @@ def _claims(spec: Record) -> Iterator[MountedClaim]:
         )
 
 
-def _restart(spec: Record) -> Restart:
+def _restart(spec: Record) -> workloads.Restart:
     field = "spec.applicationTolerations.restartConfig"
     config = (spec.get("applicationTolerations") or {}).get("restartConfig") or {}
     if (config.get("restartPolicy") or "Never") == "Never":
         remedy = f"set {field}.restartPolicy to Always or OnInfrastructureFailure"
-        return Restart("never", f"{field}.restartPolicy", remedy)
+        return workloads.Restart("never", f"{field}.restartPolicy", remedy)
     attempts = config.get("maxRestartAttempts")
     attempts = ATTEMPTS_DEFAULT if attempts is None else int(attempts)
     if int(config.get("restartCounterResetMillis") or -1) > 0:
-        return Restart("always", f"{field}.restartPolicy")
+        return workloads.Restart("always", f"{field}.restartPolicy")
     remedy = f"set {field}.restartCounterResetMillis, so that the count begins anew"
-    how: Restarts = "limited" if attempts > 0 else "never"
-    return Restart(how, f"{field}.maxRestartAttempts", remedy, attempts)
+    how: workloads.Restarts = "limited" if attempts > 0 else "never"
+    return workloads.Restart(how, f"{field}.maxRestartAttempts", remedy, attempts)
 
 
 def _brings_sidecar(pod_spec: Record) -> bool:

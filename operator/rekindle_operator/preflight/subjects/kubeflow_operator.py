@@ -9,14 +9,6 @@ from typing import Any
 
 from rekindle_operator.cluster.pods import KUBEFLOW, SIDECAR, Role
 from rekindle_operator.preflight.subjects import executor_sizes, workloads
-from rekindle_operator.preflight.subjects.workloads import (
-    MountedClaim,
-    Restart,
-    Workload,
-    is_spread,
-    settings,
-    unquoted,
-)
 
 Record = Mapping[str, Any]
 DRIVER_NAME = "spark.kubernetes.driver.pod.name"
@@ -31,22 +23,24 @@ FIELDS = {
 }
 
 
-def workload(body: Record) -> Workload:
+def workload(body: Record) -> workloads.Workload:
     """The application of a manifest, or of an object; InputError for sizes that are none."""
     metadata, spec = body["metadata"], body.get("spec") or {}
     driver, executor = spec.get("driver") or {}, spec.get("executor") or {}
     conf = _settings(spec, driver, executor)
     driver_name, driver_name_field = _driver_name(metadata["name"], driver, conf)
     python = spec.get("type") in ("Python", "R")
-    labels = settings(metadata.get("labels"))
+    labels = workloads.settings(metadata.get("labels"))
     demands = {
         "driver": executor_sizes.driver_demand(conf, python=python),
         "executor": executor_sizes.executor_demand(conf, python=python),
     }
     template = _template(driver)
-    own = settings((template.get("metadata") or {}).get("labels")) | settings(driver.get("labels"))
+    own = workloads.settings((template.get("metadata") or {}).get("labels")) | workloads.settings(
+        driver.get("labels")
+    )
     pod_spec = _template(executor).get("spec") or {}
-    return Workload(
+    return workloads.Workload(
         namespace=metadata.get("namespace") or "",
         name=metadata["name"],
         kind="SparkApplication",
@@ -63,7 +57,7 @@ def workload(body: Record) -> Workload:
         driver_name=driver_name,
         driver_name_field=driver_name_field,
         restart=_restart(spec.get("restartPolicy") or {}),
-        spread=is_spread(executor) or is_spread(pod_spec),
+        spread=workloads.is_spread(executor) or workloads.is_spread(pod_spec),
         spread_field="spec.executor.affinity",
         brings_sidecar=_brings_sidecar(driver, template),
         pods={
@@ -76,7 +70,7 @@ def workload(body: Record) -> Workload:
             )
             for role, part in _roles(driver, executor)
         },
-        unquoted=unquoted(body),
+        unquoted=workloads.unquoted(body),
     )
 
 
@@ -85,7 +79,7 @@ def _roles(driver: Record, executor: Record) -> tuple[tuple[Role, Record], ...]:
 
 
 def _settings(spec: Record, driver: Record, executor: Record) -> dict[str, str]:
-    conf = settings(spec.get("sparkConf"))
+    conf = workloads.settings(spec.get("sparkConf"))
     for role, part in _roles(driver, executor):
         for name, setting in FIELDS.items():
             if part.get(name) is not None:
@@ -105,7 +99,7 @@ def _template(part: Record) -> Record:
     return template
 
 
-def _claims(spec: Record) -> Iterator[MountedClaim]:
+def _claims(spec: Record) -> Iterator[workloads.MountedClaim]:
     roles: tuple[Role, ...] = ("driver", "executor")
     for role in roles:
         part = spec.get(role) or {}
@@ -124,17 +118,19 @@ def _driver_name(name: str, driver: Record, conf: Mapping[str, str]) -> tuple[st
     return f"{name}-driver", "as kubeflow's operator names it"
 
 
-def _restart(policy: Record) -> Restart:
+def _restart(policy: Record) -> workloads.Restart:
     kind, retries = policy.get("type") or "Never", policy.get("onFailureRetries")
     if kind == "Always":
-        return Restart("always", "spec.restartPolicy.type")
+        return workloads.Restart("always", "spec.restartPolicy.type")
     remedy = "set spec.restartPolicy.type to Always"
     if kind == "OnFailure" and retries:
-        return Restart("limited", "spec.restartPolicy.onFailureRetries", remedy, int(retries))
+        return workloads.Restart(
+            "limited", "spec.restartPolicy.onFailureRetries", remedy, int(retries)
+        )
     field = "spec.restartPolicy.type"
     if kind == "OnFailure":
         field = "spec.restartPolicy.onFailureRetries"
-    return Restart("never", field, remedy)
+    return workloads.Restart("never", field, remedy)
 
 
 def _brings_sidecar(driver: Record, template: Record) -> bool:

@@ -15,13 +15,6 @@ from rekindle_operator.api import quantities
 from rekindle_operator.cluster.pods import PodSeen, Role, pod_seen
 from rekindle_operator.preflight.subjects import executor_sizes, workloads
 from rekindle_operator.preflight.subjects.executor_sizes import NOTHING, QuotaDemand
-from rekindle_operator.preflight.subjects.workloads import (
-    MountedClaim,
-    Restart,
-    Workload,
-    is_spread,
-    settings,
-)
 
 CONF_VOLUMES = ("spark-conf-volume-driver", "spark-conf-volume")
 ENDED_PHASES = ("Succeeded", "Failed")
@@ -33,16 +26,16 @@ Record = Mapping[str, Any]
 
 def workload(
     name: str, driver: Record, executors: Sequence[Record], conf: Mapping[str, str] | None
-) -> Workload:
+) -> workloads.Workload:
     """The application `name` of these pods; InputError for a setting that is no number."""
     metadata, spec = driver["metadata"], driver.get("spec") or {}
     known = conf if conf is not None else command_settings(spec) or None
-    labels = settings(metadata.get("labels"))
+    labels = workloads.settings(metadata.get("labels"))
     wanted = len(executors) if known is None else executor_sizes.executors_wanted(known)
     each = _largest(executors)
     if known is not None and each == NOTHING:
         each = executor_sizes.executor_demand(known, python=_is_python(spec))
-    found = Workload(
+    found = workloads.Workload(
         namespace=metadata.get("namespace") or "",
         name=name,
         kind="Driver",
@@ -68,7 +61,9 @@ def workload(
     return with_pods(found, driver, executors)
 
 
-def with_pods(found: Workload, driver: Record | None, executors: Sequence[Record]) -> Workload:
+def with_pods(
+    found: workloads.Workload, driver: Record | None, executors: Sequence[Record]
+) -> workloads.Workload:
     """The application with what its pods have now, and its driver's sidecar."""
     there = [*executors] if driver is None else [driver, *executors]
     seen = None if driver is None else pod_seen(driver)
@@ -146,12 +141,12 @@ def _largest(executors: Sequence[Record]) -> QuotaDemand:
 
 def _spread(executors: Sequence[Record]) -> bool | None:
     specs = [body.get("spec") or {} for body in executors]
-    return all(map(is_spread, specs)) if specs else None
+    return all(map(workloads.is_spread, specs)) if specs else None
 
 
 def _claims(
     driver: Record, executors: Sequence[Record], conf: Mapping[str, str]
-) -> Iterator[MountedClaim]:
+) -> Iterator[workloads.MountedClaim]:
     """Of the settings; and of the pods, but for those that a setting has them make."""
     said = tuple(workloads.claims_of_settings(conf))
     yield from said
@@ -178,14 +173,14 @@ def _owner(driver: Record) -> str:
     return ""
 
 
-def _restart(driver: Record) -> Restart:
+def _restart(driver: Record) -> workloads.Restart:
     kind = _owner(driver)
     if kind in OWNERS_THAT_RESTART:
-        return Restart("always", f"its {kind}")
+        return workloads.Restart("always", f"its {kind}")
     if kind:
-        return Restart("unknown", f"its {kind}")
+        return workloads.Restart("unknown", f"its {kind}")
     remedy = "run the driver in a Deployment, or through a SparkApplication"
-    return Restart("never", "the driver's pod, which nobody owns", remedy)
+    return workloads.Restart("never", "the driver's pod, which nobody owns", remedy)
 
 
 def _has_ended(body: Record) -> bool:

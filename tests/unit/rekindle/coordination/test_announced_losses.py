@@ -6,17 +6,12 @@ from typing import Any
 import pytest
 from application_world import COSTS, Desk, orders, running
 
-from rekindle.coordination import (
-    LossNotice,
-    MovePartitions,
-    RequestNodes,
-    announced_losses,
-    application_status,
-    session,
-)
+from rekindle.coordination import announced_losses, application_status, session
 from rekindle.coordination.announced_losses import LOOK_SECONDS
 from rekindle.coordination.application_status import ApplicationView
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.coordination_state import NodeStatus, NodeView, announced, initial
+from rekindle.coordination.instructions import MovePartitions, RequestNodes
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy

@@ -7,17 +7,12 @@ import msgspec
 import pytest
 from standing_world import NODES, phases, running, short_of_capacity
 
+from rekindle import protocol
 from rekindle.coordination import application_status
 from rekindle.coordination.application_status import ApplicationStatus, Phase
 from rekindle.coordination.coordination_state import NodeStatus
 from rekindle.coordination.session import Driver
 from rekindle.model.reasons import Reason
-from rekindle.protocol import (
-    Acknowledgement,
-    NodeSeen,
-    Orders,
-    PriorityOverride,
-)
 
 
 def reasons(found: ApplicationStatus) -> list[Reason]:
@@ -61,7 +56,7 @@ def test_a_plan_that_the_driver_has_not_taken_is_awaited() -> None:
     assert found.plan is not None
     assert found.plan.outcome == "awaited"
     assert desk.plan is not None
-    refusal = Acknowledgement(
+    refusal = protocol.Acknowledgement(
         sequence=desk.plan.sequence, generation=1, outcome="refused", epoch=3, plan_epoch=1
     )
     plan = desk.stands(answer=refusal).plan
@@ -202,8 +197,8 @@ def test_without_goals_nothing_is_counted() -> None:
 
 def test_goals_are_weighted_by_the_priority_that_holds_now() -> None:
     desk = running(priorities={"ranking": 1})
-    override = PriorityOverride(priority=10, until=desk.now + 100)
-    desk.reading = replace(desk.reading, orders=Orders(priorities={"busiest": override}))
+    override = protocol.PriorityOverride(priority=10, until=desk.now + 100)
+    desk.reading = replace(desk.reading, orders=protocol.Orders(priorities={"busiest": override}))
     desk.report(
         at=desk.now,
         lag_goals={"busiest": 1.0, "ranking": 1.0},
@@ -254,7 +249,7 @@ def test_a_driver_that_plans_by_itself_is_told_of() -> None:
 
 def test_a_pause_is_told_of_until_it_has_ended() -> None:
     desk = running()
-    desk.reading = replace(desk.reading, orders=Orders(paused=True))
+    desk.reading = replace(desk.reading, orders=protocol.Orders(paused=True))
     texts = []
     for _ in range(2):
         found = desk.stands()
@@ -263,7 +258,7 @@ def test_a_pause_is_told_of_until_it_has_ended() -> None:
         desk.settle()
     assert "not obeyed yet" in texts[0]
     assert "not obeyed yet" not in texts[1]
-    desk.reading = replace(desk.reading, orders=Orders())
+    desk.reading = replace(desk.reading, orders=protocol.Orders())
     assert reasons(desk.stands()) == [Reason.UNPAUSED]
     desk.settle()
     assert desk.stands().notices == ()
@@ -271,8 +266,8 @@ def test_a_pause_is_told_of_until_it_has_ended() -> None:
 
 def test_a_priority_that_people_set_is_shown_with_its_end_and_the_own_one() -> None:
     desk = running()
-    override = PriorityOverride(priority=10, until=desk.now + 60)
-    desk.reading = replace(desk.reading, orders=Orders(priorities={"busiest": override}))
+    override = protocol.PriorityOverride(priority=10, until=desk.now + 60)
+    desk.reading = replace(desk.reading, orders=protocol.Orders(priorities={"busiest": override}))
     query = desk.stands().queries[0]
     assert (query.priority, query.own_priority, query.until) == (10, 4, override.until)
     desk.now += 61
@@ -282,7 +277,7 @@ def test_a_priority_that_people_set_is_shown_with_its_end_and_the_own_one() -> N
 
 def test_suspected_nodes_are_named() -> None:
     desk = running()
-    desk.nodes["n2"] = NodeSeen(incarnation="a", capacity_percent=100.0, suspected=True)
+    desk.nodes["n2"] = protocol.NodeSeen(incarnation="a", capacity_percent=100.0, suspected=True)
     desk.report()
     desk.decide()
     (notice,) = desk.stands().notices

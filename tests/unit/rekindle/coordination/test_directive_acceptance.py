@@ -9,18 +9,11 @@ from typing import Any, cast
 import pytest
 from application_world import COSTS, NODES, TOPOLOGY
 
-from rekindle import coordination
-from rekindle.coordination import MovePartitions, directive_acceptance
+from rekindle import coordination, protocol
+from rekindle.coordination import directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.instructions import MovePartitions
 from rekindle.model.settings import Policy
-from rekindle.protocol import (
-    Directive,
-    NodeSeen,
-    PlanOrder,
-    ProgressReport,
-    StatisticsReport,
-    TopologyReport,
-)
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 
 # by domain (n1 and n2, n3 and n4) this cannot be better, by node it can
@@ -38,16 +31,18 @@ class Reports:
 
     def __init__(self, slow: str) -> None:
         self.slow, self.sequence = slow, 0
-        self.statistics = StatisticsReport(generation=1, sequence=0, costs=COSTS)
+        self.statistics = protocol.StatisticsReport(generation=1, sequence=0, costs=COSTS)
         self.checkpoint = None
 
-    def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
+    def progress(self, following: AcceptedDirectives, *, alone: bool) -> protocol.ProgressReport:
         self.sequence += 1
-        return ProgressReport(
+        return protocol.ProgressReport(
             generation=1,
             sequence=self.sequence,
             nodes={
-                node: NodeSeen(incarnation="a", capacity_percent=100.0, slow=node == self.slow)
+                node: protocol.NodeSeen(
+                    incarnation="a", capacity_percent=100.0, slow=node == self.slow
+                )
                 for node in NODES
             },
             placement=ARRANGED,
@@ -74,13 +69,13 @@ class Leaderless(Silent):
     """A sidecar that reaches the store, where no coordinator leads until `led` is set."""
 
     led = False
-    directive: Directive | None = None
+    directive: protocol.Directive | None = None
 
     @property
     def contact_at(self) -> float:  # type: ignore[override]
         return time.monotonic()
 
-    def directives(self) -> list[Directive]:
+    def directives(self) -> list[protocol.Directive]:
         return [] if self.directive is None else [self.directive]
 
     def looked_at(self, sequence: int) -> None:
@@ -93,7 +88,7 @@ class Leaderless(Silent):
 def guidance_of(contact: object, slow: str = "") -> CoordinatorClient[Any]:
     """Of a driver whose placement is by domain."""
     return CoordinatorClient(
-        topology=TopologyReport(
+        topology=protocol.TopologyReport(
             generation=1,
             sequence=0,
             program="p",
@@ -132,7 +127,7 @@ def test_each_node_of_a_driver_that_has_no_coordinator_is_a_domain() -> None:
 def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_double_plan() -> None:
     contact = Leaderless()
     guidance = CoordinatorClient(
-        topology=TopologyReport(
+        topology=protocol.TopologyReport(
             generation=1,
             sequence=0,
             program="p",
@@ -149,14 +144,14 @@ def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_doubl
     assert (was_alone, guidance.alone) == (False, True)
     guidance.following = directive_acceptance.planned(guidance.following, 4)  # its own plan
     contact.led = True
-    contact.directive = Directive(
+    contact.directive = protocol.Directive(
         sequence=9,
         after=0,
         generation=1,
         plan_epoch=5,
         reason="node-back",
         text="A plan of a coordinator that has not heard of the driver's own.",
-        order=PlanOrder(query_partitions=(), placement={"tops/0": "n1"}, builds_on=3),
+        order=protocol.PlanOrder(query_partitions=(), placement={"tops/0": "n1"}, builds_on=3),
     )
     assert guidance.confer(paused=False).directives == ()
     assert not guidance.alone
@@ -215,10 +210,10 @@ def test_a_plan_that_comes_when_the_coordinator_is_back_is_nobodys(solved: threa
     assert guidance.case.sequence == before.sequence
 
 
-def statistics(**fields: Any) -> StatisticsReport:
+def statistics(**fields: Any) -> protocol.StatisticsReport:
     costs = {"counts/0": 10.0, "counts/1": 40.0}
     given = {"costs": costs, "overhead_percent": 5.0, "state_bytes": {"counts/0": 7}, **fields}
-    return StatisticsReport(generation=1, sequence=1, **given)
+    return protocol.StatisticsReport(generation=1, sequence=1, **given)
 
 
 @pytest.mark.parametrize(

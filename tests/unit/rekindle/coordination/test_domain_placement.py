@@ -10,17 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle.coordination import (
-    CoordinationState,
-    MovePartitions,
-    NodeBack,
-    PublishPlan,
-    StatisticsReported,
-    Tick,
-    advance,
-    domain_placement,
-)
+from rekindle.coordination import CoordinationState, advance, domain_placement
+from rekindle.coordination.coordination_events import NodeBack, StatisticsReported, Tick
 from rekindle.coordination.coordination_state import NodeStatus, NodeView, initial
+from rekindle.coordination.instructions import MovePartitions, PublishPlan
 from rekindle.coordination.rebalancing import SURVEY_SECONDS
 from rekindle.model.plan_problem import QueryDemand
 from rekindle.model.reasons import Reason

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import coordination as core
-from rekindle.coordination import CoordinationState, Event, Plan, next_plan, node_load
+from rekindle.coordination import (
+    CoordinationState,
+    coordination_events,
+    instructions,
+    next_plan,
+    node_load,
+)
+from rekindle.coordination.coordination_events import Event
+from rekindle.coordination.instructions import Plan
 from rekindle.model import topology as graph
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
@@ -49,15 +57,15 @@ def happenings(topology: Topology) -> st.SearchStrategy[Event]:
     lost = st.lists(st.sampled_from(NODES), min_size=1, unique=True).map(tuple)
     capacity = st.sampled_from([50.0, CAPACITY_PERCENT])
     return st.one_of(
-        lost.map(core.NodesLost),
-        st.builds(core.NodeBack, st.sampled_from(NODES), capacity),
-        st.sampled_from(NODES).map(core.NodeSuspected),
-        queries.map(core.QueryCaughtUp),
-        st.builds(core.StatisticsReported, st.dictionaries(partitions, COST)),
-        st.integers(1, 9).map(core.CheckpointCompleted),
-        st.integers(1, 9).map(core.PlanAcknowledged),
-        st.just(core.DriverLost()),
-        st.just(core.Tick()),
+        lost.map(coordination_events.NodesLost),
+        st.builds(coordination_events.NodeBack, st.sampled_from(NODES), capacity),
+        st.sampled_from(NODES).map(coordination_events.NodeSuspected),
+        queries.map(coordination_events.QueryCaughtUp),
+        st.builds(coordination_events.StatisticsReported, st.dictionaries(partitions, COST)),
+        st.integers(1, 9).map(coordination_events.CheckpointCompleted),
+        st.integers(1, 9).map(coordination_events.PlanAcknowledged),
+        st.just(coordination_events.DriverLost()),
+        st.just(coordination_events.Tick()),
     )
 
 
@@ -104,11 +112,11 @@ class Run:
     def tell(self, event: Event, after_seconds: float) -> None:
         """Report an event and a tick."""
         self.now += after_seconds
-        for happened in (event, core.Tick()):
+        for happened in (event, coordination_events.Tick()):
             before = self.state
             self.state, told = core.advance(before, happened, self.now, clock=float)
             for instruction in told:
-                if isinstance(instruction, core.PublishPlan):
+                if isinstance(instruction, instructions.PublishPlan):
                     check_plan(before, instruction.plan)
             self.check_state()
 
@@ -126,13 +134,13 @@ class Run:
     def finish(self) -> None:
         """All nodes come back; plans are acknowledged and queries catch up until none is left."""
         for node in NODES:
-            self.tell(core.NodeBack(node, CAPACITY_PERCENT), 1.0)
+            self.tell(coordination_events.NodeBack(node, CAPACITY_PERCENT), 1.0)
         for _ in range(len(self.state.closures) + 1):
-            self.tell(core.Tick(), 10.0)
-            self.tell(core.PlanAcknowledged(self.state.plan_epoch), 0.0)
+            self.tell(coordination_events.Tick(), 10.0)
+            self.tell(coordination_events.PlanAcknowledged(self.state.plan_epoch), 0.0)
             for query_partition in sorted(self.state.catching_up):
-                self.tell(core.QueryCaughtUp(query_partition), 1.0)
-        self.tell(core.CheckpointCompleted(10), 1.0)
+                self.tell(coordination_events.QueryCaughtUp(query_partition), 1.0)
+        self.tell(coordination_events.CheckpointCompleted(10), 1.0)
 
 
 @settings(max_examples=40)

@@ -16,6 +16,7 @@ from coordinator_world import (
 )
 
 from rekindle import coordination as core
+from rekindle.coordination import coordination_events, instructions
 from rekindle.model.errors import InputError
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
@@ -61,7 +62,7 @@ def test_hints_count_until_costs_are_measured() -> None:
 def test_a_resumed_start_is_a_complete_failure_recovered_from_the_first_node_on() -> None:
     policy = Policy(catch_up_cost_ratio=0.5, catch_up_seconds=30.0)
     story = Story(core.initial(TOPOLOGY, policy, 4, resumed=True, checkpoint_at=990.0))
-    story.tell(core.StatisticsReported(COSTS))
+    story.tell(coordination_events.StatisticsReported(COSTS))
     opened = records(story.told)["incident-opened"]
     assert opened.reason is Reason.RESUMED
     assert opened.text == "Incident 1 is complete: nothing runs yet."
@@ -84,16 +85,16 @@ def test_an_independent_failure_is_recovered_at_once_with_steady_costs() -> None
     assert plan.reason is Reason.INDEPENDENT_FAILURE
     assert set(lost) <= plan.problem.failed
     assert all(plan.problem.partitions[name].cpu_percent == COSTS[name] for name in lost)
-    assert of_kind(told, core.DropExecutors)[0].nodes == ("n1",)
-    (request,) = of_kind(told, core.RequestNodes)
-    assert request == core.RequestNodes(1, (), Reason.INDEPENDENT_FAILURE)
+    assert of_kind(told, instructions.DropExecutors)[0].nodes == ("n1",)
+    (request,) = of_kind(told, instructions.RequestNodes)
+    assert request == instructions.RequestNodes(1, (), Reason.INDEPENDENT_FAILURE)
 
 
 def test_a_correlated_failure_is_planned_on_the_survivors_and_with_every_node_back() -> None:
     story = running()
     told = story.lose("n1", "n2", "n3")
     assert records(told)["incident-opened"].reason is Reason.CORRELATED_FAILURE
-    request = of_kind(told, core.RequestNodes)[0]
+    request = of_kind(told, instructions.RequestNodes)[0]
     assert (request.count, request.outside_domains) == (3, ("zone-1",))
     planned = plans(told)
     for node in ("n1", "n2", "n3"):
@@ -107,7 +108,7 @@ def test_a_correlated_failure_is_planned_on_the_survivors_and_with_every_node_ba
 
 def test_an_empty_plan_is_recorded_and_not_published() -> None:
     story = running(nodes=2, catch_up_seconds=1.0)
-    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 70.0)))
+    story.tell(coordination_events.StatisticsReported(dict.fromkeys(COSTS, 70.0)))
     told = story.lose("n1")
     assert plans(told) == []
     assert records(told)["plan-empty"].reason is Reason.NO_CAPACITY
@@ -169,7 +170,7 @@ def test_a_partition_whose_state_survived_stays_on_its_node() -> None:
 def test_nothing_new_is_placed_on_a_suspected_node_until_it_is_heard_of() -> None:
     story = running()
     placement = story.state.placement
-    told = story.tell(core.NodeSuspected("n4"))
+    told = story.tell(coordination_events.NodeSuspected("n4"))
     assert records(told)["node-suspected"].reason is Reason.SUSPECTED_FAILURE
     assert (story.state.placement, story.state.incident) == (placement, None)
     (plan,) = plans(story.lose("n1"))
@@ -183,12 +184,14 @@ def test_it_holds_when_every_node_looks_lost_until_one_is_back() -> None:
     told = story.lose("n1", "n2", "n3", "n4")
     assert records(told)["holding"].reason is Reason.ALL_NODES_LOST
     assert records(told)["incident-opened"].reason is Reason.COMPLETE_FAILURE
-    assert of_kind(told, core.DropExecutors) + of_kind(told, core.RequestNodes) == []
+    assert (
+        of_kind(told, instructions.DropExecutors) + of_kind(told, instructions.RequestNodes) == []
+    )
     held = story.state.holding
     told = story.back("n2")
     assert (held, story.state.holding) == (True, False)
-    assert of_kind(told, core.DropExecutors)[0].nodes == ("n1", "n3", "n4")
-    assert of_kind(told, core.RequestNodes)[0].count == 3
+    assert of_kind(told, instructions.DropExecutors)[0].nodes == ("n1", "n3", "n4")
+    assert of_kind(told, instructions.RequestNodes)[0].count == 3
     assert len(plans(told)) <= 1
 
 
@@ -196,11 +199,13 @@ def test_an_incident_closes_with_the_first_checkpoint_after_all_have_caught_up()
     story = running()
     story.lose("n1", "n2")
     story.back("n1", "n2")
-    assert records(story.tell(core.CheckpointCompleted(6))) == {}
+    assert records(story.tell(coordination_events.CheckpointCompleted(6))) == {}
     while story.state.catching_up:
         story.catch_up()
     assert story.state.incident is not None
-    closed = records(story.tell(core.CheckpointCompleted(7), after_seconds=9.0))["incident-closed"]
+    closed = records(story.tell(coordination_events.CheckpointCompleted(7), after_seconds=9.0))[
+        "incident-closed"
+    ]
     assert closed.reason is Reason.RECOVERED
     assert closed.details["incident"] == 1
     assert story.state.incident is None
@@ -213,11 +218,13 @@ def test_an_incident_that_is_heard_of_with_a_checkpoint_is_open_until_the_next_o
             story.state = replace(
                 story.state, placement={**story.state.placement, part: "n2"}
             )  # as a driver has planned that was alone
-    told = story.tell(core.NodesLost(("n1",)), core.CheckpointCompleted(7))
+    told = story.tell(
+        coordination_events.NodesLost(("n1",)), coordination_events.CheckpointCompleted(7)
+    )
     assert "incident-closed" not in records(told)
     assert story.state.incident is not None
     assert story.state.incident.lost == ("n1",)
-    told = story.tell(core.CheckpointCompleted(8), after_seconds=2.0)
+    told = story.tell(coordination_events.CheckpointCompleted(8), after_seconds=2.0)
     assert records(told)["incident-closed"].details["seconds"] == 2.0
 
 
@@ -228,8 +235,8 @@ def test_an_incident_closes_under_a_coordinator_whose_clock_is_an_hour_behind() 
     while story.state.catching_up:
         story.catch_up()
     story.state = replace(story.state, seen_at=None)  # as in a record that does not say it
-    told = story.tell(core.CheckpointCompleted(7), after_seconds=-3600.0)
-    told += story.tell(core.CheckpointCompleted(8), after_seconds=2.0)
+    told = story.tell(coordination_events.CheckpointCompleted(7), after_seconds=-3600.0)
+    told += story.tell(coordination_events.CheckpointCompleted(8), after_seconds=2.0)
     assert records(told)["incident-closed"].details["seconds"] >= 2.0
 
 
@@ -237,15 +244,17 @@ def test_an_acknowledgement_of_an_older_plan_is_ignored() -> None:
     story = running()
     story.lose("n1")
     assert story.state.unacknowledged == 2
-    story.tell(core.PlanAcknowledged(1))
+    story.tell(coordination_events.PlanAcknowledged(1))
     assert story.state.unacknowledged == 2
-    story.tell(core.PlanAcknowledged(2))
+    story.tell(coordination_events.PlanAcknowledged(2))
     assert story.state.unacknowledged is None
 
 
 def test_the_policys_priorities_override_the_pipelines() -> None:
     story = running()
-    told = story.tell(core.PolicyChanged(Policy(priorities={"ranking": 10, "slowest": 1})))
+    told = story.tell(
+        coordination_events.PolicyChanged(Policy(priorities={"ranking": 10, "slowest": 1}))
+    )
     assert records(told)["policy-changed"].reason is Reason.POLICY_CHANGED
     assert story.state.priorities == dict(zip(EVERYTHING, (2, 2, 10, 1), strict=True))
     with pytest.raises(InputError, match=r"policy\.priorities\.rankin: there is no such query"):
@@ -260,45 +269,47 @@ def test_an_operator_that_no_query_needs_is_refused() -> None:
 
 def test_an_unreachable_store_is_recorded_once_and_planning_goes_on() -> None:
     story = running()
-    (record,) = story.tell(core.StoreLost(), core.StoreLost())
+    (record,) = story.tell(coordination_events.StoreLost(), coordination_events.StoreLost())
     assert records([record])["store-unreachable"].reason is Reason.STORE_UNREACHABLE
     assert len(plans(story.lose("n1"))) == 1
-    assert records(story.tell(core.StoreReachable()))["store-reachable"]
+    assert records(story.tell(coordination_events.StoreReachable()))["store-reachable"]
 
 
 def test_the_loss_of_the_driver_is_a_complete_failure_and_asks_for_a_new_one() -> None:
     story = running()
-    assert story.tell(core.DriverLost())[-1] == core.RestartDriver(Reason.DRIVER_LOST)
+    assert story.tell(coordination_events.DriverLost())[-1] == instructions.RestartDriver(
+        Reason.DRIVER_LOST
+    )
     assert (story.state.placement, story.state.holding) == ({}, False)
     number = story.state.incidents
-    story.tell(core.Started(4, resumed=True))
+    story.tell(coordination_events.Started(4, resumed=True))
     assert len(plans(story.back("n1"))) <= 1
     assert story.state.incidents == number
 
 
 def test_a_start_says_that_buffering_and_ordering_are_on() -> None:
-    told = fresh().tell(core.Started(4))
-    assert core.SetBuffering("on", Reason.STARTED) in told
-    assert core.SetOrdering("on", Reason.STARTED) in told
+    told = fresh().tell(coordination_events.Started(4))
+    assert instructions.SetBuffering("on", Reason.STARTED) in told
+    assert instructions.SetOrdering("on", Reason.STARTED) in told
 
 
 def test_adaptive_switches_go_on_with_a_correlated_failure_and_off_when_it_is_over() -> None:
     story = running(buffering="adaptive", ordering="adaptive")
     told = story.lose("n1", "n2", "n3")
-    assert core.SetBuffering("on", Reason.CORRELATED_FAILURE) in told
-    assert core.SetOrdering("on", Reason.CORRELATED_FAILURE) in told
+    assert instructions.SetBuffering("on", Reason.CORRELATED_FAILURE) in told
+    assert instructions.SetOrdering("on", Reason.CORRELATED_FAILURE) in told
     first, *later = plans(told + story.back("n1", "n2", "n3"))
     assert first.rollback
     assert not any(plan.rollback for plan in later)
     while story.state.catching_up:
         story.catch_up()
-    told = story.tell(core.CheckpointCompleted(9), after_seconds=1.0)
-    assert core.SetBuffering("off", Reason.RECOVERED) in told
+    told = story.tell(coordination_events.CheckpointCompleted(9), after_seconds=1.0)
+    assert instructions.SetBuffering("off", Reason.RECOVERED) in told
 
 
 def test_a_plan_reads_as_a_sentence() -> None:
     (plan,) = plans(running().lose("n1"))
-    sentence = core.describe(plan)
+    sentence = instructions.describe(plan)
     assert sentence.startswith("Plan 2 of incident 1 (independent-failure): Bring back ")
     assert "\n" not in sentence
 
@@ -306,16 +317,16 @@ def test_a_plan_reads_as_a_sentence() -> None:
 def test_a_plan_of_a_start_says_that_nothing_is_lost() -> None:
     (plan,) = plans(fresh(nodes=2).back("n1", "n2"))
     count = len(EVERYTHING)
-    assert core.describe(plan).startswith(
+    assert instructions.describe(plan).startswith(
         f"Plan 1 (started): Start {count} of {count} waiting query partitions with "
     )
 
 
 def test_a_plan_of_a_driver_that_starts_again_names_no_loss() -> None:
     story = fresh()
-    story.tell(core.Started(2, resumed=True))
+    story.tell(coordination_events.Started(2, resumed=True))
     plan = plans(story.back("n1", "n2"))[0]
-    assert "Bring back 4 of 4 waiting query partitions with " in core.describe(plan)
+    assert "Bring back 4 of 4 waiting query partitions with " in instructions.describe(plan)
 
 
 def test_a_tick_with_nothing_due_changes_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 from coordinator_world import COSTS, Story, plans, running
 
 from rekindle import coordination as core
-from rekindle.coordination import node_load
+from rekindle.coordination import coordination_events, node_load
 from rekindle.model.reasons import Reason
 from rekindle.model.settings import Policy
 from rekindle.model.topology import Query, Topology, TopologyOperator
@@ -23,11 +23,13 @@ def story_of(costs: Mapping[str, float], priorities: Mapping[str, float], nodes:
     )
     policy = Policy(catch_up_cost_ratio=1.0, catch_up_seconds=15.0)
     story = Story(core.initial(topology, policy, nodes))
-    story.tell(core.StatisticsReported({f"{name}/0": cost for name, cost in costs.items()}))
+    story.tell(
+        coordination_events.StatisticsReported({f"{name}/0": cost for name, cost in costs.items()})
+    )
     story.back(*(f"n{number}" for number in range(1, nodes + 1)))
     story.tell(after_seconds=60.0)
     story.catch_up()
-    story.tell(core.CheckpointCompleted(5))
+    story.tell(coordination_events.CheckpointCompleted(5))
     story.told.clear()
     return story
 
@@ -44,10 +46,12 @@ def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caugh
 
 def test_what_a_node_has_left_is_given_at_steady_costs_while_others_catch_up() -> None:
     story = running(catch_up_cost_ratio=10.0, catch_up_seconds=1.0)
-    story.tell(core.StatisticsReported({**COSTS, "tops/0": 25.0}))
+    story.tell(coordination_events.StatisticsReported({**COSTS, "tops/0": 25.0}))
     sound = {story.state.placement["counts/0"], story.state.placement["counts/1"]}
-    lost = core.NodesLost(tuple(sorted(story.state.nodes.keys() - sound)))
-    (first,) = plans(story.tell(lost, core.NodeBack("m1", 100.0), after_seconds=60.0))
+    lost = coordination_events.NodesLost(tuple(sorted(story.state.nodes.keys() - sound)))
+    (first,) = plans(
+        story.tell(lost, coordination_events.NodeBack("m1", 100.0), after_seconds=60.0)
+    )
     assert first.query_partitions == ("slowest/0",)
     assert first.placement == {"averages/0": "m1"}
     (second,) = plans(story.tell())
@@ -60,7 +64,9 @@ def test_what_a_node_has_left_is_given_at_steady_costs_while_others_catch_up() -
 
 def test_a_node_at_rest_is_given_to_what_may_take_longer_before_all_that_fits_in_the_end() -> None:
     story = running(catch_up_cost_ratio=1.0, catch_up_seconds=10.0)
-    story.tell(core.StatisticsReported({name: cost / 2 for name, cost in COSTS.items()}))
+    story.tell(
+        coordination_events.StatisticsReported({name: cost / 2 for name, cost in COSTS.items()})
+    )
     story.lose("n1", "n2", "n3", "n4")
     (plan,) = plans(story.back("n1", after_seconds=15.0))
     assert plan.query_partitions == ("slowest/0",), "at steady costs all would fit"
@@ -69,7 +75,7 @@ def test_a_node_at_rest_is_given_to_what_may_take_longer_before_all_that_fits_in
 
 def test_what_an_executor_takes_beside_partitions_is_no_room_for_them() -> None:
     story = running()
-    story.tell(core.StatisticsReported(COSTS, overhead_percent=15.0))
+    story.tell(coordination_events.StatisticsReported(COSTS, overhead_percent=15.0))
     story.lose("n1", "n2", "n3")
     (plan,) = plans(story.back("n1"))
     assert plan.problem.nodes is not None
@@ -78,7 +84,7 @@ def test_what_an_executor_takes_beside_partitions_is_no_room_for_them() -> None:
 
 def test_an_overhead_that_fills_a_node_leaves_some_of_it() -> None:
     story = running()
-    story.tell(core.StatisticsReported(COSTS, overhead_percent=300.0))
+    story.tell(coordination_events.StatisticsReported(COSTS, overhead_percent=300.0))
     assert node_load.capacities(story.state) == pytest.approx(
         dict.fromkeys(story.state.nodes, 24.0)
     )
@@ -86,14 +92,16 @@ def test_an_overhead_that_fills_a_node_leaves_some_of_it() -> None:
 
 def test_less_overhead_lets_a_query_in_that_waits_for_capacity() -> None:
     story = running()
-    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 15.0), overhead_percent=20.0))
+    story.tell(
+        coordination_events.StatisticsReported(dict.fromkeys(COSTS, 15.0), overhead_percent=20.0)
+    )
     story.lose("n1", "n2", "n3")
     story.tell()
     while story.catch_up():
         pass
     assert story.state.catching_up == frozenset()
     assert not set(story.state.closures) <= set(story.state.placement), "some wait"
-    (plan,) = plans(story.tell(core.StatisticsReported({}, overhead_percent=2.0)))
+    (plan,) = plans(story.tell(coordination_events.StatisticsReported({}, overhead_percent=2.0)))
     assert plan.reason is Reason.STATISTICS_CHANGED
 
 
@@ -106,7 +114,9 @@ def test_no_partition_is_planned_larger_than_an_empty_node() -> None:
 
 def test_what_ran_before_comes_back_even_where_it_no_longer_fits_under_the_cap() -> None:
     story = running(nodes=2)
-    story.tell(core.StatisticsReported({name: 3 * cost for name, cost in COSTS.items()}))
+    story.tell(
+        coordination_events.StatisticsReported({name: 3 * cost for name, cost in COSTS.items()})
+    )
     story.lose("n1", "n2")
     story.back("n1", "n2", after_seconds=10.0)
     for _ in COSTS:
@@ -117,16 +127,16 @@ def test_what_ran_before_comes_back_even_where_it_no_longer_fits_under_the_cap()
 def test_costs_measured_while_a_query_catches_up_are_not_taken_for_steady_ones() -> None:
     story = running()
     (plan,) = plans(story.lose("n1"))
-    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 77.0)))
+    story.tell(coordination_events.StatisticsReported(dict.fromkeys(COSTS, 77.0)))
     for name in COSTS:
         assert story.state.costs[name] == (COSTS[name] if name in plan.placement else 77.0)
 
 
 def test_lower_costs_let_a_query_in_that_waits_for_capacity() -> None:
     story = running(nodes=2)
-    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 70.0)))
+    story.tell(coordination_events.StatisticsReported(dict.fromkeys(COSTS, 70.0)))
     assert plans(story.lose("n1")) == []
-    (plan,) = plans(story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
+    (plan,) = plans(story.tell(coordination_events.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
     assert plan.reason is Reason.STATISTICS_CHANGED
 
 

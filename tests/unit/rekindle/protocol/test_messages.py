@@ -12,15 +12,7 @@ from rekindle import protocol
 from rekindle.coordination import directive_acceptance
 from rekindle.coordination.directive_acceptance import ALONE_SECONDS, AcceptedDirectives
 from rekindle.model.errors import InputError, RunError
-from rekindle.protocol import (
-    BufferingOrder,
-    Directive,
-    PlanOrder,
-    ProgressReport,
-    Report,
-    StatisticsReport,
-    store_paths,
-)
+from rekindle.protocol import store_paths
 from rekindle.protocol.messages import Order
 
 PROGRESS = {
@@ -33,18 +25,18 @@ PROGRESS = {
 }
 
 
-def directive(sequence: int, order: Order, **fields: Any) -> Directive:
+def directive(sequence: int, order: Order, **fields: Any) -> protocol.Directive:
     common = {"generation": 3, "plan_epoch": 5, "after": 0, "reason": "node-back", "text": ""}
-    return Directive(sequence=sequence, order=order, **{**common, **fields})
+    return protocol.Directive(sequence=sequence, order=order, **{**common, **fields})
 
 
-def plan(builds_on: int) -> PlanOrder:
-    return PlanOrder(query_partitions=(), placement={}, builds_on=builds_on)
+def plan(builds_on: int) -> protocol.PlanOrder:
+    return protocol.PlanOrder(query_partitions=(), placement={}, builds_on=builds_on)
 
 
 def test_a_report_is_read_with_fields_that_this_version_does_not_know() -> None:
     data = json.dumps({**PROGRESS, "mood": "good"}).encode()
-    report = protocol.decode(data, ProgressReport, "report")
+    report = protocol.decode(data, protocol.ProgressReport, "report")
     assert (report.sequence, report.nodes["n1"].capacity_percent) == (4, 20.0)
 
 
@@ -63,7 +55,7 @@ def test_a_report_is_read_with_fields_that_this_version_does_not_know() -> None:
 def test_a_malformed_report_is_refused_with_the_field(change: dict[str, Any], words: str) -> None:
     data = json.dumps({**PROGRESS, **change}).encode()
     with pytest.raises(InputError) as refused:
-        protocol.decode(data, ProgressReport, "report")
+        protocol.decode(data, protocol.ProgressReport, "report")
     assert refused.value.where == "report"
     assert words in refused.value.what
 
@@ -71,18 +63,20 @@ def test_a_malformed_report_is_refused_with_the_field(change: dict[str, Any], wo
 @given(st.binary(max_size=200))
 def test_whatever_comes_is_a_message_or_an_input_error(data: bytes) -> None:
     with suppress(InputError):
-        protocol.decode(data, ProgressReport, "report")
+        protocol.decode(data, protocol.ProgressReport, "report")
 
 
 def test_a_message_beyond_the_limit_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(InputError, match="are the limit"):
-        protocol.decode(b" " * (protocol.MESSAGE_BYTES_MAX + 1), StatisticsReport, "report")
+        protocol.decode(
+            b" " * (protocol.MESSAGE_BYTES_MAX + 1), protocol.StatisticsReport, "report"
+        )
 
 
 def test_the_schema_names_every_message() -> None:
     names = set(protocol.schema()["$defs"])
     assert {"ProgressReport", "Directive", "Acknowledgement", "Handshake"} <= names
-    assert Report.__name__ not in names
+    assert protocol.Report.__name__ not in names
 
 
 @pytest.mark.parametrize(
@@ -153,7 +147,7 @@ def test_a_plan_that_does_not_know_of_the_drivers_own_is_refused() -> None:
 
 def test_orders_of_before_a_plan_are_refused_and_those_with_it_are_taken() -> None:
     driver = AcceptedDirectives(3, plan_epoch=5)
-    order = BufferingOrder(mode="on")
+    order = protocol.BufferingOrder(mode="on")
     assert "is behind" in directive_acceptance.take(driver, directive(1, order, plan_epoch=4))[1]
     assert directive_acceptance.take(driver, directive(1, order, plan_epoch=5))[1] == ""
 

@@ -23,11 +23,9 @@ def test_before_an_incident_nothing_is_done(made: Callable[..., World]) -> None:
 
 
 def test_pods_wait_until_there_is_room_and_the_most_important_comes_first(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
+    world = broken()
     assert world.shell.buckets
     assert {world.story(name)["phase"] for name in ("low", "high")} == {"Recovering"}
     world.replaced("low", QUOTA)
@@ -59,13 +57,8 @@ def test_pods_wait_until_there_is_room_and_the_most_important_comes_first(
     assert any(event["reason"] == "Recovered" for event in world.events)
 
 
-def test_nodes_are_wanted_for_what_waits(made: Callable[..., World]) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.replaced("high")
-    world.turn()
+def test_nodes_are_wanted_for_what_waits(broken: Callable[..., World]) -> None:
+    world = broken("low", "high")
     world.turn()
     wanted = {item.incident.application: item for item in world.shell.demands}
     assert {name: item.missing for name, item in wanted.items()} == {"high": 1, "low": 1}
@@ -77,14 +70,9 @@ def test_nodes_are_wanted_for_what_waits(made: Callable[..., World]) -> None:
 
 
 def test_an_autoscaler_sees_the_most_important_application_alone(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made()
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.replaced("high")
-    world.turn()
+    world = broken("low", "high", provisioning=())
     assert (world.gates("low"), world.gates("high")) == ([GATE], [])
     world.turn()
     assert world.gates("low") == [GATE]
@@ -92,13 +80,9 @@ def test_an_autoscaler_sees_the_most_important_application_alone(
 
 @pytest.mark.parametrize("more", [{"paused": True}, {"dryRun": True}, {"recovers": "Queries"}])
 def test_nothing_waits_once_the_policy_does_not_act(
-    made: Callable[..., World], more: dict[str, Any]
+    broken: Callable[..., World], more: dict[str, Any]
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.turn()
+    world = broken("low")
     assert world.gates("low") == [GATE]
     world.set_policy(2, **more)
     world.turn()
@@ -132,12 +116,10 @@ def _left_out_by_its_policy(world: World) -> None:
     "change", [_without_its_policy, _with_another_kind_of_policy, _left_out_by_its_policy]
 )
 def test_a_recovery_ends_with_the_policy_that_recovered_the_application(
-    made: Callable[..., World], change: Callable[[World], None]
+    broken: Callable[..., World], change: Callable[[World], None]
 ) -> None:
     """One that stays open keeps the nodes that were asked for in its name."""
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
+    world = broken()
     world.turn()
     assert world.story("low")["phase"] == "Recovering"
     change(world)
@@ -209,11 +191,9 @@ def _with_an_end(world: World) -> None:
     ],
 )
 def test_a_recovery_ends_though_nobody_acted_when_what_recovered_the_application_went(
-    made: Callable[..., World], change: Callable[[World], None]
+    broken: Callable[..., World], change: Callable[[World], None]
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
+    world = broken()
     (left,) = (name for name in world.recoveries if name.startswith("low-"))
     world.shell.forget()
     change(world)
@@ -224,11 +204,9 @@ def test_a_recovery_ends_though_nobody_acted_when_what_recovered_the_application
 
 
 def test_a_recovery_that_tells_of_queries_is_left_to_whoever_tells_of_them(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
+    world = broken()
     for body in world.recoveries.values():
         (condition,) = body["status"]["conditions"]
         body["status"]["conditions"].append({**condition, "type": "Planned"})
@@ -241,11 +219,9 @@ def test_a_recovery_that_tells_of_queries_is_left_to_whoever_tells_of_them(
 
 
 def test_the_end_of_an_incident_does_not_give_way_to_the_beginning_of_the_next_one(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
+    world = broken()
     world.errands = {}
     _with_another_policy(world)
     world.turn()
@@ -310,11 +286,9 @@ def test_a_write_that_is_refused_as_the_namespace_is_gone_is_not_tried_again(
 
 
 def test_nothing_is_kept_of_applications_and_recoveries_that_are_gone(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
+    world = broken()
     _without_its_policy(world)
     world.turn()
     assert world.shell.has_told(Place("flights", "low"), 1), "its end is not seen yet"
@@ -340,14 +314,9 @@ def test_a_write_into_a_namespace_that_is_gone_gives_way_to_the_end(
 
 
 def test_under_a_class_that_is_withdrawn_nothing_waits_and_the_recovery_goes_on_to_its_end(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.replaced("high")
-    world.turn()
+    world = broken("low", "high")
     assert world.shell.demands
     world.known.see_class(make_class(provisioning=(KARPENTER,), allowedNamespaces=["others"]))
     world.turn()
@@ -366,10 +335,8 @@ def test_under_a_class_that_is_withdrawn_nothing_waits_and_the_recovery_goes_on_
     assert len(world.recoveries) == 2
 
 
-def test_an_approval_is_awaited_and_nothing_waits_for_it(made: Callable[..., World]) -> None:
-    world = made(provisioning=(KARPENTER,), approval="Manual")
-    world.lose("a", "b")
-    world.turn()
+def test_an_approval_is_awaited_and_nothing_waits_for_it(broken: Callable[..., World]) -> None:
+    world = broken(approval="Manual")
     world.turn()
     assert world.story("low")["phase"] == "AwaitingApproval"
     assert world.shell.buckets == frozenset()
@@ -380,12 +347,8 @@ def test_an_approval_is_awaited_and_nothing_waits_for_it(made: Callable[..., Wor
     assert world.shell.buckets
 
 
-def test_no_pod_waits_longer_than_an_hour(made: Callable[..., World]) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.turn()
+def test_no_pod_waits_longer_than_an_hour(broken: Callable[..., World]) -> None:
+    world = broken("low")
     assert world.gates("low") == [GATE]
     world.turn(application_incident.WAIT_SECONDS_MAX)
     assert world.gates("low") == []
@@ -480,13 +443,8 @@ def test_no_pod_waits_so_long_that_its_operator_ends_the_application(
     assert not world.pods["nightly-0-driver"]["spec"]["schedulingGates"]
 
 
-def test_another_operator_goes_on_with_the_same_incident(made: Callable[..., World]) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.replaced("high")
-    world.turn()
+def test_another_operator_goes_on_with_the_same_incident(broken: Callable[..., World]) -> None:
+    world = broken("low", "high")
     world.shell = world.operator()
     world.turn()
     assert (world.gates("low"), world.gates("high")) == ([GATE], [GATE])
@@ -495,13 +453,9 @@ def test_another_operator_goes_on_with_the_same_incident(made: Callable[..., Wor
 
 
 def test_an_operator_that_does_not_know_yet_which_nodes_are_silent_lifts_no_gate(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made(provisioning=(KARPENTER,))
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.turn()
+    world = broken("low")
     lost, world.lost, world.judge.knows_silence = world.lost, frozenset(), False
     tell(world.known.registry, objects.node("c", "2"))
     world.shell = world.operator()
@@ -577,13 +531,9 @@ def test_a_pause_ends_all_waiting_also_while_every_node_looks_lost(
 
 
 def test_a_less_important_pod_that_finds_no_node_keeps_no_other_from_an_autoscaler(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
-    world = made()
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.turn()
+    world = broken("low", provisioning=())
     assert world.gates("low") == [], "it is all that waits"
     world.replaced("high")
     world.turn()
@@ -682,13 +632,8 @@ def test_an_incident_of_which_nothing_comes_back_gives_nobody_a_gate(
 
 
 def test_an_autoscaler_sees_what_the_most_important_application_depends_on(
-    made: Callable[..., World],
+    broken: Callable[..., World],
 ) -> None:
     needs = [{"name": "high", "dependsOn": ["low"]}, {"name": "low", "dependsOn": ["high"]}]
-    world = made(applications=needs)
-    world.lose("a", "b")
-    world.turn()
-    world.replaced("low")
-    world.replaced("high")
-    world.turn()
+    world = broken("low", "high", provisioning=(), applications=needs)
     assert (world.gates("low"), world.gates("high")) == ([], []), "they come together"

@@ -11,7 +11,7 @@ from rekindle_operator.api.custom_resources import ConditionFinding, camel_case
 from rekindle_operator.controller.coordination_risks import Coordination, DriverContact, dangers
 from rekindle_operator.detection.detection_events import DetectionReason
 from rekindle_operator.policies import policy_conditions
-from rekindle_operator.recovery import RecoveryReason
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 from rekindle_testing.operator_builders import make_class
 
 NOW = datetime(2026, 11, 21, 17, 14, 51, 123_000, tzinfo=UTC)

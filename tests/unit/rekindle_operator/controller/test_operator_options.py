@@ -1,6 +1,5 @@
 """What the operator is started with: what cannot be right is refused before anything starts."""
 
-import inspect
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from rekindle.model.errors import InputError
 from rekindle_operator.cluster import api_client
-from rekindle_operator.controller import operator_main
 from rekindle_operator.controller.operator_options import OperatorOptions, check
 from rekindle_operator.controller.wiring import running
 
@@ -88,40 +86,3 @@ def test_outside_of_a_cluster_a_kubeconfig_is_asked_for(monkeypatch: pytest.Monk
     with pytest.raises(InputError) as caught:
         api_client.connect(None, connections=1)
     assert ".;" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--nope"], "rekindle-operator: no such option: --nope; see `rekindle-operator --help`"),
-        ([], "missing option '--store' (env var: 'REKINDLE_STORE'); see"),
-        (["--store", "zk:99999"], "'zk:99999' is no server"),
-    ],
-)
-def test_wrong_usage_is_told_in_one_line(
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("sys.argv", ["rekindle-operator", *arguments])
-    monkeypatch.delenv("REKINDLE_STORE", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        operator_main.main()
-    told = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert message in told
-    assert told.count("\n") == 1
-
-
-def test_the_help_shows_every_option_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["rekindle-operator", "--help"])
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit) as ended:
-        operator_main.main()
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    for option in inspect.signature(operator_main.operate).parameters:
-        assert f"--{option.replace('_', '-')} " in shown

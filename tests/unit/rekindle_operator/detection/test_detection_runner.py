@@ -13,7 +13,8 @@ from operator_world import FLIGHTS, KUBEFLOW, tell, untell
 from operator_benchmark import cluster_layout
 from operator_benchmark.benchmark_drivers import driver
 from operator_benchmark.cluster_layout import ClusterSize
-from rekindle.coordination import LossNotice, session
+from rekindle.coordination import session
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.reasons import Reason
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
@@ -28,7 +29,7 @@ from rekindle_operator.detection.detection_input import Leases, WatchedNode
 from rekindle_operator.detection.detection_runner import SILENT_NODES_MAX, DetectionRunner
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.detection.lease_timers import Timers
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection.node_inventory import NodeInventory
 from rekindle_operator.policies import effective_policy
 from rekindle_testing.operator_builders import make_class, make_policy
 from testbed.node_objects import ZONE

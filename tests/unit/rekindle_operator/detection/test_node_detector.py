@@ -21,8 +21,8 @@ from detection_world import RULES, Change, Team, cluster, follow, play, told
 
 from rekindle.coordination import Driver
 from rekindle.model.reasons import Reason
-from rekindle_operator.detection import detection_events, node_detector
-from rekindle_operator.detection.detection_events import DetectionReason
+from rekindle_operator.detection import node_detector
+from rekindle_operator.detection.detection_events import DetectionKind, DetectionReason
 
 SILENT = [
     Story("nothing happens", [], []),
@@ -248,8 +248,8 @@ def test_verdicts_are_sentences_with_node_machine_and_cause() -> None:
 def test_losses_of_one_round_are_told_to_an_application_at_once() -> None:
     script = [(12.0, lose("n1", "n2", "n3"))]
     turns = [*play(cluster(6), script, range(0, 31, 5))]
-    assert detection_events.lost_nodes(turns[-1].verdicts, "a") == ("n1", "n3")
-    assert detection_events.lost_nodes(turns[-1].verdicts, "b") == ()
+    confirmed = [item for item in turns[-1].verdicts if item.kind is DetectionKind.CONFIRMED]
+    assert [(item.application, item.node) for item in confirmed] == [("a", "n1"), ("a", "n3")]
 
 
 def test_every_word_has_a_meaning_and_none_is_in_the_cores_list_already() -> None:

@@ -17,14 +17,8 @@ from detection_stories import (
 )
 from detection_world import RULES, cluster, follow, told
 
-from rekindle_operator.detection import node_detector
-from rekindle_operator.detection.detection_input import (
-    Leases,
-    Observation,
-    WatchedApplication,
-    WatchedNode,
-)
-from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.detection import detection_input, node_detector
+from rekindle_operator.detection.node_inventory import NodeInventory
 
 OURSELVES = [
     Story(
@@ -201,12 +195,12 @@ def test_whoever_takes_over_gives_every_node_a_full_period() -> None:
 
 def looks(*moments: tuple[float, float], silent: str = "n1") -> list[str]:
     """Verdicts of looks (asked, answered) at which every lease but one has always changed."""
-    node, state, found = WatchedNode("uid"), NodeInventory(), list[str]()
-    view = WatchedApplication(frozenset({silent}), silent_seconds={silent: 99.0})
+    node, state, found = detection_input.WatchedNode("uid"), NodeInventory(), list[str]()
+    view = detection_input.WatchedApplication(frozenset({silent}), silent_seconds={silent: 99.0})
     for number, (asked_at, answered_at) in enumerate(moments):
         tokens = {"n1": str(number), "n2": str(number), silent: "0"}
-        leases = Leases(tokens, asked_at, answered_at)
-        observation = Observation(leases, {"n1": node, "n2": node}, {"a": view})
+        leases = detection_input.Leases(tokens, asked_at, answered_at)
+        observation = detection_input.Observation(leases, {"n1": node, "n2": node}, {"a": view})
         state, verdicts = node_detector.detect(state, observation, answered_at, RULES)
         found += told(verdicts)
     return found

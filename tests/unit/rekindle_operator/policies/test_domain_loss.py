@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rekindle.coordination import CoordinationState, NodesLost, NodeSuspected, advance, initial
+from rekindle.coordination import CoordinationState, advance, initial
+from rekindle.coordination.coordination_events import NodesLost, NodeSuspected
 from rekindle.coordination.coordination_state import NodeStatus, NodeView
 from rekindle.coordination.session import Case
 from rekindle.model.incidents import Incident, IncidentKind

@@ -13,6 +13,7 @@ from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller import coordination_risks
 from rekindle_operator.controller.coordination_risks import Coordination, DriverContact
 from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
+from rekindle_operator.recovery.recovery_inputs import Danger
 
 METADATA = {"name": "all", "namespace": "flights", "uid": "1", "generation": 3}
 KEY = "status RecoveryPolicy flights/all"
@@ -61,11 +62,13 @@ def known() -> ClusterView:
     return known
 
 
-def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
+def writer(
     known: ClusterView,
-) -> None:
-    left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
-    statuses = PolicyStatusWriter(
+    written: Written | None = None,
+    left: Left | None = None,
+    dangers: tuple[Danger, ...] = (),
+) -> PolicyStatusWriter:
+    return PolicyStatusWriter(
         cast(Api, written),
         cast(WorkQueue, left),
         known,
@@ -73,8 +76,15 @@ def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
         lambda _: None,
         lambda _: None,
         lambda _: None,
-        lambda _: (),
+        lambda _: dangers,
     )
+
+
+def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
+    known: ClusterView,
+) -> None:
+    left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
+    statuses = writer(known, written, left)
 
     def refresh() -> int:
         statuses._at = -1e9
@@ -95,16 +105,7 @@ def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
 
 def test_nothing_is_kept_of_a_policy_and_a_class_that_are_gone(known: ClusterView) -> None:
     left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
-    statuses = PolicyStatusWriter(
-        cast(Api, written),
-        cast(WorkQueue, left),
-        known,
-        "operator",
-        lambda _: None,
-        lambda _: None,
-        lambda _: None,
-        lambda _: (),
-    )
+    statuses = writer(known, written, left)
     statuses._at = -1e9
     assert statuses.refresh(stirred=True)
     assert len(statuses._found) == 2
@@ -125,16 +126,7 @@ class TakenOut(dict[str, tuple[object, object]]):
 
 
 def test_what_an_errand_forgets_meanwhile_is_forgotten(known: ClusterView) -> None:
-    statuses = PolicyStatusWriter(
-        cast(Api, None),
-        cast(WorkQueue, None),
-        known,
-        "operator",
-        lambda _: None,
-        lambda _: None,
-        lambda _: None,
-        lambda _: (),
-    )
+    statuses = writer(known)
     statuses._found = TakenOut({"RecoveryPolicy flights/gone": (1, 2)})
     statuses._forget_gone()
     assert not statuses._found
@@ -147,16 +139,8 @@ def test_a_status_says_that_the_webhook_is_away_also_behind_a_worse_danger(
     left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
     contacts = [DriverContact("departures", Driver.SILENT)]
     coordination = Coordination(True, 3, webhook_away=is_away)
-    statuses = PolicyStatusWriter(
-        cast(Api, written),
-        cast(WorkQueue, left),
-        known,
-        "operator",
-        lambda _: None,
-        lambda _: None,
-        lambda _: None,
-        lambda _: coordination_risks.dangers(coordination, contacts),
-    )
+    dangers = coordination_risks.dangers(coordination, contacts)
+    statuses = writer(known, written, left, dangers)
     statuses._at = -1e9
     assert statuses.refresh(stirred=True)
     left.errands[KEY]()

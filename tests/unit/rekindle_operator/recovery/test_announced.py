@@ -8,7 +8,7 @@ from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.detection import loss_notices
 from rekindle_operator.policies.effective_policy import ReachedLimit
-from rekindle_operator.recovery import RecoveryTerms
+from rekindle_operator.recovery.recovery_inputs import RecoveryTerms
 
 
 def with_notice(*nodes: str) -> World:

@@ -12,8 +12,10 @@ from rekindle.model.reasons import Reason
 from rekindle_operator.api import custom_resources
 from rekindle_operator.api.custom_resources import Condition, camel_case
 from rekindle_operator.api.recovery_resource import NodeRequest, PlanMade, RecoveryStatus
-from rekindle_operator.recovery import NodeObservation, RecoveryReason, kubernetes_events
+from rekindle_operator.recovery import kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
+from rekindle_operator.recovery.recovery_inputs import NodeObservation
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 NOW = datetime(2026, 11, 21, 17, 14, 51, 123_456, tzinfo=UTC)
 POLICY = ObjectReference("rekindle.dev/v1alpha1", "RecoveryPolicy", "departures", "flights", "p")

@@ -13,9 +13,14 @@ from story_world import NODES, Kill, World, breaches, running, status_schema
 from rekindle.coordination.application_status import ApplicationView
 from rekindle.coordination.session import ApplicationReading, Case, Decision
 from rekindle.protocol import Directive, PlanOrder, decode, store_paths
-from rekindle_operator import recovery
 from rekindle_operator.api.recovery_resource import ENDED, RecoveryStatus, to_status
-from rekindle_operator.recovery import ClusterFacts, NodeObservation, RecoveryInputs, RecoveryTerms
+from rekindle_operator.recovery import status_builder
+from rekindle_operator.recovery.recovery_inputs import (
+    ClusterFacts,
+    NodeObservation,
+    RecoveryInputs,
+    RecoveryTerms,
+)
 from rekindle_simulation.simulated_coordinators import Coordinator
 from rekindle_simulation.simulated_sidecars import PLACE
 from rekindle_simulation.simulated_world import SimulatedWorld as Time
@@ -195,15 +200,15 @@ class Teller(Coordinator):
         before, stored, reading, now = self.heard
         state = self.decision.case.state
         assert state is not None
-        books, number = self.books, recovery.subject(state, ClusterFacts())
+        books, number = self.books, status_builder.subject(state, ClusterFacts())
         opened = {item for item in books.objects if books.status(item).phase not in ENDED}
         for incident in sorted(opened | ({number} if number else set())):
             view = ApplicationView("a/b", before, reading, stored[-1] if stored else None)
             scene = RecoveryInputs(
                 incident, view, self.decision, cluster=ClusterFacts(), earlier=stored
             )
-            told = recovery.tell(books.status(incident), scene, now)
-            assert not recovery.tell(told.status, scene, now + 50).news
+            told = status_builder.tell(books.status(incident), scene, now)
+            assert not status_builder.tell(told.status, scene, now + 50).news
             books.objects[incident] = to_status(told.status)
             books.version += told.news
 

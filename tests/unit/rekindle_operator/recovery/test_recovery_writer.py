@@ -49,6 +49,18 @@ class Objects:
         return body
 
 
+def writer(api: Objects | None = None) -> RecoveryWriter:
+    """One whose work items nobody carries out."""
+    return RecoveryWriter(
+        cast(Api, api),
+        cast(Connection, None),
+        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+
+
 def moment(*known: str, incident: int | None = 1) -> Moment:
     return cast(
         Moment,
@@ -77,14 +89,7 @@ def test_a_recovery_is_made_or_read(
     there: tuple[str, ...], known: tuple[str, ...], asked: list[str]
 ) -> None:
     api = Objects(*there)
-    storyteller = RecoveryWriter(
-        cast(Api, api),
-        cast(Connection, None),
-        cast(WorkQueue, None),
-        "operator",
-        OperatorMetrics(),
-        settled=lambda _: None,
-    )
+    storyteller = writer(api)
     found = storyteller._object(NAME, [moment(*known)])
     assert found is not None
     assert found["metadata"]["name"] == NAME
@@ -93,14 +98,7 @@ def test_a_recovery_is_made_or_read(
 
 def test_one_that_no_moment_is_about_is_not_made() -> None:
     api = Objects()
-    storyteller = RecoveryWriter(
-        cast(Api, api),
-        cast(Connection, None),
-        cast(WorkQueue, None),
-        "operator",
-        OperatorMetrics(),
-        settled=lambda _: None,
-    )
+    storyteller = writer(api)
     assert storyteller._object(NAME, [moment(incident=None)]) is None
     assert api.asked == ["get"]
 
@@ -139,14 +137,7 @@ def told_moment(directives: tuple[int, ...], plan: int = 0, at: float = 0.0) -> 
 
 
 def test_the_oldest_decision_that_is_not_written_is_known_until_all_are() -> None:
-    storyteller = RecoveryWriter(
-        cast(Api, None),
-        cast(Connection, None),
-        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
-        "operator",
-        OperatorMetrics(),
-        settled=lambda _: None,
-    )
+    storyteller = writer()
     before = storyteller.unwritten_since
     for at in (1_000.0, 1_500.0):
         storyteller.tell(told_moment((1,), at=at))
@@ -157,14 +148,7 @@ def test_the_oldest_decision_that_is_not_written_is_known_until_all_are() -> Non
 
 def test_moments_that_cannot_be_written_are_kept_up_to_a_number() -> None:
     """Those in which something was decided stay longest, and the newest always."""
-    storyteller = RecoveryWriter(
-        cast(Api, None),
-        cast(Connection, None),
-        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
-        "operator",
-        OperatorMetrics(),
-        settled=lambda _: None,
-    )
+    storyteller = writer()
     decided = [told_moment((number,)) for number in range(10)]
     for number in range(720):
         storyteller.tell(decided[number // 72] if number % 72 == 0 else told_moment(()))
@@ -191,14 +175,7 @@ def test_a_write_that_a_deleted_namespace_refuses_is_given_up(gone: bool) -> Non
             name = body["metadata"]["name"]
             raise ApiRefused(f"{path}/{name}", 403, "the namespace is being terminated")
 
-    storyteller = RecoveryWriter(
-        cast(Api, Refusing()),
-        cast(Connection, None),
-        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
-        "operator",
-        OperatorMetrics(),
-        settled=lambda _: None,
-    )
+    storyteller = writer(Refusing())
     storyteller.tell(told_moment((1,), at=1_000.0))
     if gone:
         storyteller.note_gone(PLACE)
@@ -216,14 +193,7 @@ def test_a_status_of_which_something_was_left_out_is_not_written_over(
     body = recovery_resource.to_object("flights", RecoverySpec(APPLICATION, 1, "all", "default"))
     api = Objects()
     api.there[NAME] = {**body, "status": {"phase": phase}}
-    storyteller = RecoveryWriter(
-        cast(Api, api),
-        cast(Connection, None),
-        cast(WorkQueue, None),
-        "operator",
-        OperatorMetrics(),
-        settled=lambda _: None,
-    )
+    storyteller = writer(api)
     storyteller._abandon(PLACE, NAME)
     if phase == "Quarantined":
         storyteller._tell_one(NAME, [moment(NAME)])

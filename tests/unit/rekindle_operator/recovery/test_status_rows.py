@@ -4,18 +4,9 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from story_courses import (
-    LATER,
-    bring_back,
-    bury_driver,
-    lose_one,
-    lose_three,
-    lose_three_and_wait,
-    suspect,
-)
+import story_courses
 from story_world import NODES, breaches, running, status_schema
 
-from rekindle_operator import recovery
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.detection.detection_events import (
@@ -24,20 +15,20 @@ from rekindle_operator.detection.detection_events import (
     DetectionReason,
 )
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.recovery import Fenced, NodeObservation
-from rekindle_operator.recovery.recovery_inputs import moment
+from rekindle_operator.recovery import lost_nodes
+from rekindle_operator.recovery.recovery_inputs import Fenced, NodeObservation, moment
 
 
 def test_a_query_has_its_whole_time_line() -> None:
     world = running()
-    lose_three_and_wait(world)
+    story_courses.lose_three_and_wait(world)
     lost_at = moment(world.now - 3)
     rows = {row.name: row for row in world.status().queries}
     assert rows["busiest"].lost_at == lost_at
     assert rows["busiest"].planned_at is None
     assert rows["busiest"].reason == "NoCapacity"
     assert rows["busiest"].message == "No room: 1 of 4 nodes is up."
-    bring_back(world)
+    story_courses.bring_back(world)
     row = {row.name: row for row in world.status().queries}["busiest"]
     assert row.lost_at == lost_at
     assert row.planned_at in {plan.at for plan in world.status().plans}
@@ -61,10 +52,10 @@ def test_a_query_that_was_never_lost_has_no_times() -> None:
 
 def test_a_query_lost_again_after_it_was_back_begins_anew() -> None:
     world = running()
-    lose_three_and_wait(world)
-    bring_back(world)
+    story_courses.lose_three_and_wait(world)
+    story_courses.bring_back(world)
     first = {row.name: row for row in world.status().queries}["busiest"]
-    lose_three(world)
+    story_courses.lose_three(world)
     again = {row.name: row for row in world.status().queries}["busiest"]
     assert first.back_at is not None
     assert again.lost_at is not None
@@ -74,7 +65,7 @@ def test_a_query_lost_again_after_it_was_back_begins_anew() -> None:
 
 def test_plans_are_told_with_what_the_driver_did() -> None:
     world = running()
-    lose_three(world)
+    story_courses.lose_three(world)
     (plan,) = world.status().plans
     assert plan.acknowledged_at is None
     assert plan.reason == "CorrelatedFailure"
@@ -91,7 +82,7 @@ def test_plans_are_told_with_what_the_driver_did() -> None:
 
 def test_moments_are_those_of_the_decision_however_late_they_are_told() -> None:
     world = running()
-    world.lose(*LATER)
+    world.lose(*story_courses.LATER)
     world.now += 1
     decided_at = world.now
     world.report()
@@ -110,7 +101,7 @@ def test_a_plan_that_the_driver_refuses_says_why() -> None:
     world = running()
     world.following = replace(world.following, plan_epoch=1)
     world.deaf = True
-    lose_three(world)
+    story_courses.lose_three(world)
     world.following = replace(world.following, plan_epoch=7)
     world.deaf = False
     world.obey(())
@@ -123,7 +114,7 @@ def test_a_plan_that_the_driver_refuses_says_why() -> None:
 def test_a_plan_for_a_driver_that_ends_before_it_took_it_is_told_so() -> None:
     world = running()
     world.deaf = True
-    lose_three(world)
+    story_courses.lose_three(world)
     world.bury_driver()
     world.step()
     world.deaf = False
@@ -137,7 +128,7 @@ def test_a_plan_for_a_driver_that_ends_before_it_took_it_is_told_so() -> None:
 
 def test_a_plan_that_the_driver_made_by_itself_is_told() -> None:
     world = running()
-    lose_three_and_wait(world)
+    story_courses.lose_three_and_wait(world)
     known = world.status().plans[-1].number
     world.following = replace(world.following, plan_epoch=known + 1)
     world.placement |= {"counts/0": "n1"}
@@ -149,7 +140,7 @@ def test_a_plan_that_the_driver_made_by_itself_is_told() -> None:
 
 def test_plans_without_number_give_way_and_are_counted() -> None:
     world = running()
-    lose_three_and_wait(world)
+    story_courses.lose_three_and_wait(world)
     for _ in range(30):
         world.restore("n2")
         world.settle(2)
@@ -166,7 +157,7 @@ def test_plans_without_number_give_way_and_are_counted() -> None:
 
 def test_lost_nodes_have_what_detection_knows_of_them() -> None:
     world = running()
-    suspect(world)
+    story_courses.suspect(world)
     suspected_at = moment(world.now - 1)
     world.sight(
         n2=NodeObservation(
@@ -194,7 +185,7 @@ def test_lost_nodes_have_what_detection_knows_of_them() -> None:
 def test_a_node_that_never_came_back_is_no_loss_of_the_next_incident() -> None:
     world = running()
     world.sight(n4=NodeObservation(suspected_at=world.now, confirmed_at=world.now + 1))
-    lose_one(world)
+    story_courses.lose_one(world)
     world.settle()
     world.complete_checkpoint()
     world.step()
@@ -251,7 +242,7 @@ def test_a_lost_executor_is_told_by_the_node_that_the_record_has_whoever_has_its
 
 def test_the_driver_has_its_own_story() -> None:
     world = running()
-    bury_driver(world)
+    story_courses.bury_driver(world)
     lost_at = moment(world.now)
     world.cluster = replace(world.cluster, fencing=Fenced(world.now + 0.5, "NodeClaimGone"))
     world.step()
@@ -266,12 +257,12 @@ def test_the_driver_has_its_own_story() -> None:
 
 def test_what_the_core_requests_is_told_until_it_is_there() -> None:
     world = running()
-    lose_three_and_wait(world)
+    story_courses.lose_three_and_wait(world)
     (request,) = world.status().requests
     assert (request.name, request.count, request.outcome) == ("1-nodes-3", 3, "Pending")
     assert (request.provider, request.reason) == ("pending-pods", "CorrelatedFailure")
     assert request.outside_domains == ()
-    bring_back(world)
+    story_courses.bring_back(world)
     (request,) = world.status().requests
     assert request.outcome == "Arrived"
     assert request.ended_at is not None
@@ -281,7 +272,7 @@ def test_what_the_core_requests_is_told_until_it_is_there() -> None:
 def test_pending_executors_are_told_with_the_domains_that_they_keep_out_of() -> None:
     world = running()
     world.cluster = replace(world.cluster, domains_avoided=("b", "a"))
-    lose_three_and_wait(world)
+    story_courses.lose_three_and_wait(world)
     (request,) = world.status().requests
     assert request.outside_domains == ("a", "b")
 
@@ -290,7 +281,7 @@ def test_requests_of_providers_are_told_as_they_tell_them() -> None:
     world = running()
     asked = NodeRequest("departures-1-a", "karpenter", 1, "Pending", moment(world.now))
     world.requests = (asked, msgspec.structs.replace(asked, name="departures-1-b"))
-    lose_three(world)
+    story_courses.lose_three(world)
     world.requests = (msgspec.structs.replace(asked, outcome="Failed", message="No quota."),)
     world.step()
     failed, withdrawn = world.status().requests
@@ -301,7 +292,7 @@ def test_requests_of_providers_are_told_as_they_tell_them() -> None:
 
 def test_nodes_without_number_are_counted_and_the_first_are_listed() -> None:
     world = running()
-    lose_three(world)
+    story_courses.lose_three(world)
     at = world.now
     world.sight(
         **{f"x{number}": NodeObservation(confirmed_at=at + number) for number in range(300)}
@@ -332,7 +323,7 @@ def test_requests_without_number_are_counted_and_the_newest_are_listed() -> None
 
 def test_impaired_domains_are_those_that_somebody_has_judged() -> None:
     world = running()
-    lose_three(world)
+    story_courses.lose_three(world)
     assert world.status().domains_impaired == ""
     judged = (str(Domain("zone", "b")), str(Domain("zone", "c")))
     world.cluster = replace(world.cluster, domains_impaired=judged)
@@ -384,7 +375,7 @@ def test_verdicts_become_moments_of_the_applications_nodes(
     verdicts: list[DetectionEvent], expected: dict[str, NodeObservation]
 ) -> None:
     ours = {"n1": NodeObservation(domain="a")}
-    assert recovery.sighted({}, verdicts, OURS, ours, 100.0) == expected
+    assert lost_nodes.sighted({}, verdicts, OURS, ours, 100.0) == expected
 
 
 def test_a_silent_node_on_which_nothing_is_left_is_no_matter_of_the_next_recovery() -> None:
@@ -394,7 +385,7 @@ def test_a_silent_node_on_which_nothing_is_left_is_no_matter_of_the_next_recover
         NodeObservation(suspected_at=1.0, confirmed_at=2.0),
     )
     sightings = {"last": replace(silent, driver=True), "ours": silent, "gone": lost}
-    assert recovery.settled(sightings, {"ours", "gone"}) == {"ours": silent}
+    assert lost_nodes.settled(sightings, {"ours", "gone"}) == {"ours": silent}
 
 
 def test_a_drivers_node_that_is_lost_is_not_cleared_before_the_driver_counts_as_gone() -> None:
@@ -407,6 +398,6 @@ def test_a_drivers_node_that_is_lost_is_not_cleared_before_the_driver_counts_as_
     world.cluster = replace(world.cluster, driver="", sightings={"alpha": lost})
     world.step()
     assert world.status().phase == "Suspected"
-    bury_driver(world)
+    story_courses.bury_driver(world)
     status = world.status()
     assert (status.phase, status.kind) == ("AwaitingDriver", "Complete")

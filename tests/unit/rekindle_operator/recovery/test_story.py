@@ -6,61 +6,37 @@ from datetime import datetime
 
 import msgspec
 import pytest
-from story_courses import (
-    LATER,
-    approve,
-    bury_driver,
-    catch_up,
-    clear,
-    finish,
-    hold,
-    lose_all,
-    lose_driver,
-    lose_one,
-    lose_three,
-    lose_three_and_wait,
-    pause,
-    pause_by_order,
-    place_all,
-    recover,
-    recover_from_one,
-    start_afresh,
-    start_driver_again,
-    suspect,
-    wait_for_a_turn,
-    want_approval,
-)
+import story_courses
 from story_world import NODES, World, breaches, running, status_schema
 
 from rekindle.coordination.session import Decision, Driver
-from rekindle_operator import recovery
 from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.policies.effective_policy import ReachedLimit
-from rekindle_operator.recovery import NodeObservation, RecoveryTerms
-from rekindle_operator.recovery.recovery_inputs import moment
+from rekindle_operator.recovery import recovery_reasons, status_builder
+from rekindle_operator.recovery.recovery_inputs import NodeObservation, RecoveryTerms, moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 COURSES: list[tuple[Callable[[World], None], str, str, str]] = [
-    (suspect, "Suspected", "Suspected", "SuspectedFailure"),
-    (clear, "Abandoned", "Suspected", "SuspicionCleared"),
-    (hold, "Held", "Suspected", "AllNodesLost"),
-    (lose_one, "CatchingUp", "Independent", "PlanAwaited"),
-    (place_all, "CatchingUp", "Independent", "CatchingUp"),
-    (catch_up, "AwaitingCheckpoint", "Independent", "CheckpointAwaited"),
-    (lose_three, "Recovering", "Correlated", "PlanAwaited"),
-    (lose_three_and_wait, "Recovering", "Correlated", "NoCapacity"),
-    (recover, "Recovered", "Correlated", "Recovered"),
-    (lose_all, "Held", "Complete", "AllNodesLost"),
-    (pause, "Held", "Correlated", "Paused"),
-    (pause_by_order, "Held", "Correlated", "Paused"),
-    (wait_for_a_turn, "Recovering", "Correlated", "TurnAwaited"),
-    (want_approval, "AwaitingApproval", "Correlated", "ApprovalAwaited"),
-    (approve, "Recovering", "Correlated", "PlanAwaited"),
-    (lose_driver, "AwaitingDriver", "Independent", "DriverSilent"),
-    (bury_driver, "AwaitingDriver", "Complete", "DriverLost"),
-    (start_driver_again, "CatchingUp", "Complete", "PlanAwaited"),
-    (start_afresh, "Abandoned", "Complete", "FreshStart"),
-    (finish, "Abandoned", "Correlated", "RunFinished"),
+    (story_courses.suspect, "Suspected", "Suspected", "SuspectedFailure"),
+    (story_courses.clear, "Abandoned", "Suspected", "SuspicionCleared"),
+    (story_courses.hold, "Held", "Suspected", "AllNodesLost"),
+    (story_courses.lose_one, "CatchingUp", "Independent", "PlanAwaited"),
+    (story_courses.place_all, "CatchingUp", "Independent", "CatchingUp"),
+    (story_courses.catch_up, "AwaitingCheckpoint", "Independent", "CheckpointAwaited"),
+    (story_courses.lose_three, "Recovering", "Correlated", "PlanAwaited"),
+    (story_courses.lose_three_and_wait, "Recovering", "Correlated", "NoCapacity"),
+    (story_courses.recover, "Recovered", "Correlated", "Recovered"),
+    (story_courses.lose_all, "Held", "Complete", "AllNodesLost"),
+    (story_courses.pause, "Held", "Correlated", "Paused"),
+    (story_courses.pause_by_order, "Held", "Correlated", "Paused"),
+    (story_courses.wait_for_a_turn, "Recovering", "Correlated", "TurnAwaited"),
+    (story_courses.want_approval, "AwaitingApproval", "Correlated", "ApprovalAwaited"),
+    (story_courses.approve, "Recovering", "Correlated", "PlanAwaited"),
+    (story_courses.lose_driver, "AwaitingDriver", "Independent", "DriverSilent"),
+    (story_courses.bury_driver, "AwaitingDriver", "Complete", "DriverLost"),
+    (story_courses.start_driver_again, "CatchingUp", "Complete", "PlanAwaited"),
+    (story_courses.start_afresh, "Abandoned", "Complete", "FreshStart"),
+    (story_courses.finish, "Abandoned", "Correlated", "RunFinished"),
 ]
 
 
@@ -94,7 +70,7 @@ def test_who_waits_for_a_turn_learns_whose_limit_it_is_and_who_fills_it(
     limit: ReachedLimit, said: str
 ) -> None:
     world = running()
-    wait_for_a_turn(world)
+    story_courses.wait_for_a_turn(world)
     world.terms = RecoveryTerms(limit=limit)
     world.step()
     assert said in str(world.status().message)
@@ -106,12 +82,15 @@ def conditions(world: World) -> dict[str, tuple[str, str]]:
 
 
 CONDITIONS = [
-    (suspect, {"Confirmed": "False", "Approved": "True", "Planned": "True", "Recovered": "False"}),
-    (lose_three, {"Confirmed": "True", "Approved": "True", "Planned": "False"}),
-    (want_approval, {"Confirmed": "True", "Approved": "False", "Planned": "False"}),
-    (catch_up, {"Confirmed": "True", "Planned": "True", "Recovered": "False"}),
-    (recover, {"Confirmed": "True", "Planned": "True", "Recovered": "True"}),
-    (clear, {"Confirmed": "False", "Recovered": "False"}),
+    (
+        story_courses.suspect,
+        {"Confirmed": "False", "Approved": "True", "Planned": "True", "Recovered": "False"},
+    ),
+    (story_courses.lose_three, {"Confirmed": "True", "Approved": "True", "Planned": "False"}),
+    (story_courses.want_approval, {"Confirmed": "True", "Approved": "False", "Planned": "False"}),
+    (story_courses.catch_up, {"Confirmed": "True", "Planned": "True", "Recovered": "False"}),
+    (story_courses.recover, {"Confirmed": "True", "Planned": "True", "Recovered": "True"}),
+    (story_courses.clear, {"Confirmed": "False", "Recovered": "False"}),
 ]
 
 
@@ -130,14 +109,14 @@ def test_conditions_say_what_the_phase_says(
 
 def test_a_danger_of_the_coordination_is_in_the_story() -> None:
     world = running()
-    world.dangers = ((recovery.RecoveryReason.NO_STANDBY, "One coordinator runs."),)
-    lose_one(world)
+    world.dangers = ((recovery_reasons.RecoveryReason.NO_STANDBY, "One coordinator runs."),)
+    story_courses.lose_one(world)
     assert conditions(world)["CoordinationAtRisk"] == ("True", "NoStandby")
 
 
 def test_a_suspicion_outlasts_an_operator_that_is_started_anew() -> None:
     world = running()
-    suspect(world)
+    story_courses.suspect(world)
     world.cluster = replace(world.cluster, sightings=None)
     world.step()
     assert world.status().phase == "Suspected"
@@ -148,18 +127,18 @@ def test_a_suspicion_outlasts_an_operator_that_is_started_anew() -> None:
 
 def test_a_story_that_was_a_mere_suspicion_goes_on_with_the_same_number() -> None:
     world = running()
-    clear(world)
-    lose_three(world)
+    story_courses.clear(world)
+    story_courses.lose_three(world)
     status = world.status()
     assert set(world.objects) == {1}
     assert (status.phase, status.ended_at) == ("Recovering", None)
-    assert {row.name for row in status.lost_nodes} == set(LATER)
+    assert {row.name for row in status.lost_nodes} == set(story_courses.LATER)
     assert status.started_at == moment(world.now)
 
 
 def test_a_story_that_is_over_stays_as_it_is() -> None:
     world = running()
-    recover(world)
+    story_courses.recover(world)
     status = world.status()
     assert status.ended_at == moment(world.now)
     world.lose("n2")
@@ -172,7 +151,7 @@ def test_a_lease_that_stops_after_the_recovery_is_no_second_story() -> None:
     world = running()
     hosts = {name: f"worker-{name}" for name in NODES}
     world.cluster = replace(world.cluster, hosts=hosts)
-    recover_from_one(world)
+    story_courses.recover_from_one(world)
     (row,) = world.status().lost_nodes
     assert (row.name, row.suspected_at) == ("worker-n2", None)
     assert row.confirmed_at is not None
@@ -189,7 +168,7 @@ def test_a_lease_that_stops_after_the_recovery_is_no_second_story() -> None:
 def test_a_node_on_which_an_application_still_runs_is_a_story_when_it_falls_silent() -> None:
     world = running()
     world.cluster = replace(world.cluster, hosts={name: f"worker-{name}" for name in NODES})
-    recover_from_one(world)
+    story_courses.recover_from_one(world)
     world.sight(**{"worker-n3": NodeObservation(suspected_at=world.now)})
     world.step()
     assert (world.status(2).phase, world.status(2).message) == ("Suspected", "Silent: worker-n3.")
@@ -200,7 +179,7 @@ def test_a_node_that_the_last_driver_was_on_is_no_second_story_however_long_it_i
     hosts = {name: f"worker-{name}" for name in NODES}
     world.cluster = replace(world.cluster, hosts=hosts, driver="machine")
     world.sight(machine=NodeObservation(suspected_at=world.now, driver=True))
-    bury_driver(world)
+    story_courses.bury_driver(world)
     world.step()
     assert [row.name for row in world.status().lost_nodes if row.confirmed_at is None] == [
         "machine"
@@ -234,7 +213,7 @@ def test_executors_that_a_drain_has_taken_are_no_story_unless_others_are_lost_to
 def test_a_dry_run_tells_the_plan_that_would_be_made() -> None:
     world = running()
     world.terms = RecoveryTerms(dry_run=True)
-    world.lose(*LATER)
+    world.lose(*story_courses.LATER)
     world.now += 1
     world.report()
     before = world.case
@@ -249,22 +228,22 @@ def test_a_dry_run_tells_the_plan_that_would_be_made() -> None:
 
 def test_an_application_that_is_gone_ends_the_story() -> None:
     world = running()
-    lose_three(world)
+    story_courses.lose_three(world)
     gone = RecoveryReason.APPLICATION_GONE, "SparkApplication departures is gone."
-    told = recovery.abandon(world.status(), *gone, world.now)
+    told = status_builder.abandon(world.status(), *gone, world.now)
     assert told.news
     assert (told.status.phase, told.status.reason) == ("Abandoned", "ApplicationGone")
     assert told.status.ended_at == moment(world.now)
-    assert not recovery.abandon(told.status, *gone, world.now + 1).news
+    assert not status_builder.abandon(told.status, *gone, world.now + 1).news
 
 
 def test_a_scene_that_is_older_than_the_story_tells_nothing() -> None:
     world = running()
     calm = Decision(world.case, False, (), ())
-    lose_three(world)
+    story_courses.lose_three(world)
     lost = Decision(world.case, False, (), ())
     assert not world.tell(world.case, (), calm)
-    lose_three_and_wait(world)
+    story_courses.lose_three_and_wait(world)
     world.restore("n2")
     world.settle()
     assert not world.tell(world.case, (), lost)
@@ -273,7 +252,7 @@ def test_a_scene_that_is_older_than_the_story_tells_nothing() -> None:
 
 def test_a_run_that_ended_in_order_has_no_recovery_left() -> None:
     world = running()
-    finish(world)
+    story_courses.finish(world)
     found = Decision(replace(world.case, driver=Driver.FINISHED), False, (), ())
     assert not world.tell(world.case, (), found)
 

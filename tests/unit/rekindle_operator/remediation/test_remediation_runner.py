@@ -9,7 +9,7 @@ import pytest
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_class import Fencing, NodeDeletion
 from rekindle_operator.cluster.pods import PodSeen
-from rekindle_operator.recovery import Fenced, NodeObservation
+from rekindle_operator.recovery.recovery_inputs import Fenced, NodeObservation
 from rekindle_operator.remediation.remediation_rules import NodeToRemedy
 from rekindle_operator.remediation.remediation_runner import RemediationRunner
 

@@ -1,6 +1,5 @@
 """The command of the webhook: what cannot be right is refused before anything starts."""
 
-import inspect
 import io
 import socket
 from dataclasses import replace
@@ -16,15 +15,8 @@ from rekindle.model.errors import InputError
 from rekindle_coordinator.json_lines import JsonLineLog
 from rekindle_operator.webhook import webhook_main, webhook_server
 from rekindle_operator.webhook.certificate_store import CertificateStore
-from rekindle_operator.webhook.webhook_main import (
-    RunningWebhook,
-    SecretCertificate,
-    WebhookOptions,
-    check,
-    running,
-)
 
-OPTIONS = WebhookOptions("zk-0.zk:2281,[::1]:2281", "rekindle")
+OPTIONS = webhook_main.WebhookOptions("zk-0.zk:2281,[::1]:2281", "rekindle")
 ENDS = "rekindle_operator_webhook_certificate_ends_timestamp_seconds"
 
 
@@ -44,9 +36,9 @@ def test_an_option_that_cannot_be_right_is_refused_by_its_name(
 ) -> None:
     options = replace(OPTIONS, **changes)
     with pytest.raises(InputError) as caught:
-        check(options)
+        webhook_main.check(options)
     assert message in str(caught.value)
-    with pytest.raises(InputError), running(options, io.StringIO()):
+    with pytest.raises(InputError), webhook_main.running(options, io.StringIO()):
         pytest.fail("it started")
 
 
@@ -60,7 +52,7 @@ def test_an_option_that_cannot_be_right_is_refused_by_its_name(
     ],
 )
 def test_options_that_may_be_right_are_not_refused(changes: dict[str, Any]) -> None:
-    check(replace(OPTIONS, **changes))
+    webhook_main.check(replace(OPTIONS, **changes))
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_is_awaited() -> None:
@@ -71,52 +63,13 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_awaited() -> None:
     webhook_server.check_port(0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--nope"], "rekindle-webhook: no such option: --nope; see `rekindle-webhook --help`"),
-        ([], "missing option '--store' (env var: 'REKINDLE_STORE'); see"),
-        (["--store", "zk"], "'zk': is no address of a server"),
-        (["--store", "zk:1", "--log", "/nonexistent/x"], "--log /nonexistent/x: cannot be written"),
-        (["--store", "zk:1", "--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent: "),
-    ],
-)
-def test_wrong_usage_is_told_in_one_line(
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("sys.argv", ["rekindle-webhook", *arguments])
-    monkeypatch.delenv("REKINDLE_STORE", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        webhook_main.main()
-    told = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert message in told
-    assert told.count("\n") == 1
-
-
-def test_the_help_shows_every_option_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["rekindle-webhook", "--help"])
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit) as ended:
-        webhook_main.main()
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    for option in inspect.signature(webhook_main.serve).parameters:
-        assert f"--{option.replace('_', '-')} " in shown
-
-
-def webhook(**server: Any) -> RunningWebhook:
+def webhook(**server: Any) -> webhook_main.RunningWebhook:
     """With one watch, that has listed nothing yet."""
     watcher = SimpleNamespace(kind=SimpleNamespace(plural="recoverypolicies"), listed=Mock())
     watcher.listed.is_set.return_value = False
     made = SimpleNamespace(**{"is_serving": True, "is_presenting": True, "ends": None, **server})
     parts: Any = (JsonLineLog(io.StringIO()), CollectorRegistry(), (watcher,), made)
-    return RunningWebhook(*parts)
+    return webhook_main.RunningWebhook(*parts)
 
 
 def test_it_is_ready_once_it_has_seen_all_and_has_a_certificate() -> None:
@@ -137,11 +90,11 @@ def test_one_that_ends_serves_on_for_a_while_and_is_not_ready(
     cast(Mock, made.watchers[0].listed).is_set.return_value = True
     waited: list[tuple[float | None, bool]] = []
 
-    def is_ending(_: RunningWebhook, within_seconds: float | None) -> bool:
+    def is_ending(_: webhook_main.RunningWebhook, within_seconds: float | None) -> bool:
         waited.append((within_seconds, bool(made.summary()["ready"])))
         return within_seconds is None
 
-    monkeypatch.setattr(RunningWebhook, "_is_ending", is_ending)
+    monkeypatch.setattr(webhook_main.RunningWebhook, "_is_ending", is_ending)
     made.run()
     assert waited[1:] == [(None, True), (webhook_main.DRAIN_SECONDS, False)]
     assert made.summary()["healthy"]
@@ -159,7 +112,7 @@ def test_without_a_certificate_an_alert_is_due() -> None:
 
 def test_the_secret_is_read_often_until_there_is_a_certificate_and_then_seldom() -> None:
     store, now = Mock(CertificateStore, pair=None), [0.0]
-    certificate = SecretCertificate(store, clock=lambda: now[0])
+    certificate = webhook_main.SecretCertificate(store, clock=lambda: now[0])
     for moment, reads in ((0.0, 1), (0.5, 1), (1.0, 2)):
         now[0] = moment
         certificate.read()

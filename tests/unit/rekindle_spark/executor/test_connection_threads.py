@@ -1,13 +1,12 @@
 """Threads of a host that serve requests: one for each at a time, kept for the next."""
 
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fresh_python import run_code
 
 from rekindle_local import process_sets
 from rekindle_spark.executor.host_socket import ConnectionThreads
@@ -144,13 +143,6 @@ def test_a_process_that_can_serve_none_any_more_ends(tmp_path: Path, harm: str, 
         f"{harm}\n"
         "threading.Event().wait()\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "s")],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS_MAX,
-    )
+    ended = run_code(code, str(tmp_path / "s"), timeout=SECONDS_MAX)
     assert ended.returncode == 1
     assert said in ended.stderr

@@ -2,17 +2,7 @@
 
 import pytest
 
-from rekindle_spark.flow_control.stragglers import (
-    DOUBT_SECONDS,
-    FINE_SECONDS,
-    NEW_SECONDS,
-    REST_SECONDS_MAX,
-    UNTRIED_SECONDS,
-    WINDOW_SECONDS,
-    CrowdedEpochs,
-    Epoch,
-    Stragglers,
-)
+from rekindle_spark.flow_control import stragglers
 from rekindle_spark.jobs import job_results
 from rekindle_spark.jobs.job_results import TaskTiming
 
@@ -24,9 +14,9 @@ class Course:
     """Three executors that are not new any more, and a clock."""
 
     def __init__(self) -> None:
-        self.stragglers, self.now = Stragglers(), 1000.0
+        self.stragglers, self.now = stragglers.Stragglers(), 1000.0
         self.stragglers.look(NAMES, self.now)
-        self.now += NEW_SECONDS
+        self.now += stragglers.NEW_SECONDS
 
     def run(
         self,
@@ -44,7 +34,7 @@ class Course:
             for stage in stages
         ]
         costs = {NAMES.index(name): cost for name, cost in (work or EVEN).items()}
-        epoch = Epoch(took, target, tasks, costs, ahead)
+        epoch = stragglers.Epoch(took, target, tasks, costs, ahead)
         for _ in range(int(seconds) + 1):
             self.now += 1.0
             self.stragglers.look(NAMES, self.now)
@@ -58,7 +48,7 @@ C_LATE = {"a": 0.2, "b": 0.2, "c": 1.0}
 
 def test_an_executor_that_holds_up_epoch_after_epoch_is_slow() -> None:
     course = Course()
-    assert course.run(WINDOW_SECONDS - 2, C_LATE, USUAL) == set()
+    assert course.run(stragglers.WINDOW_SECONDS - 2, C_LATE, USUAL) == set()
     assert course.run(3, C_LATE, USUAL) == {"c"}
 
 
@@ -77,7 +67,7 @@ def test_an_executor_that_holds_up_epoch_after_epoch_is_slow() -> None:
 def test_one_is_not_slow_when(
     stages: tuple[dict[str, float], ...], work: dict[str, float], target: float, why: str
 ) -> None:
-    assert Course().run(3 * WINDOW_SECONDS, *stages, target=target, **work) == set(), why
+    assert Course().run(3 * stragglers.WINDOW_SECONDS, *stages, target=target, **work) == set(), why
 
 
 def test_now_and_then_is_not_slow() -> None:
@@ -89,7 +79,7 @@ def test_now_and_then_is_not_slow() -> None:
 
 def test_an_epoch_that_is_short_for_its_sources_went_ahead_excuses_nobody() -> None:
     course = Course()
-    for _ in range(int(WINDOW_SECONDS) + 1):
+    for _ in range(int(stragglers.WINDOW_SECONDS) + 1):
         course.run(0, C_LATE, USUAL)
         course.run(0, USUAL, ahead=True)
     assert course.stragglers.slow == {"c"}
@@ -97,7 +87,7 @@ def test_an_epoch_that_is_short_for_its_sources_went_ahead_excuses_nobody() -> N
 
 def test_a_long_epoch_that_somebody_was_in_time_for_counts_with_sources_ahead_too() -> None:
     course = Course()
-    for _ in range(3 * int(WINDOW_SECONDS)):
+    for _ in range(3 * int(stragglers.WINDOW_SECONDS)):
         course.run(0, C_LATE, USUAL, ahead=True)
         course.run(0, {"a": 0.7, "b": 0.7, "c": 0.8}, USUAL, {"a": 0.7, "b": 0.7}, ahead=True)
     assert course.stragglers.slow == set()
@@ -110,7 +100,7 @@ def test_sources_ahead_may_be_late_by_all_that_their_executor_does(
     course = Course()
     sources = {"a": 0.1, "b": 0.1, "c": 0.5}
     others = {"c": 1.0}
-    took = course.run(WINDOW_SECONDS + 3, sources, others, ahead=ahead)
+    took = course.run(stragglers.WINDOW_SECONDS + 3, sources, others, ahead=ahead)
     assert took == slow
 
 
@@ -118,36 +108,36 @@ def test_a_new_executor_is_not_judged_while_its_code_is_compiled() -> None:
     course = Course()
     course.stragglers.look(("a", "b"), course.now)
     course.stragglers.look(NAMES, course.now)
-    assert course.run(NEW_SECONDS - 2, C_LATE, USUAL) == set()
-    assert course.run(WINDOW_SECONDS + 2, C_LATE, USUAL) == {"c"}
+    assert course.run(stragglers.NEW_SECONDS - 2, C_LATE, USUAL) == set()
+    assert course.run(stragglers.WINDOW_SECONDS + 2, C_LATE, USUAL) == {"c"}
 
 
 def test_one_that_does_well_for_long_is_slow_no_more() -> None:
     course = Course()
-    course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
-    assert course.run(FINE_SECONDS - 2, USUAL, USUAL) == {"c"}
+    course.run(stragglers.WINDOW_SECONDS + 1, C_LATE, USUAL)
+    assert course.run(stragglers.FINE_SECONDS - 2, USUAL, USUAL) == {"c"}
     assert course.run(4, USUAL, USUAL) == set()
 
 
 def test_one_that_is_late_with_the_little_that_is_left_stays_slow() -> None:
     course = Course()
-    course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
+    course.run(stragglers.WINDOW_SECONDS + 1, C_LATE, USUAL)
     little = {"a": 0.1, "b": 0.1, "c": 0.5}
-    assert course.run(2 * FINE_SECONDS, little, little, target=3.0) == {"c"}
+    assert course.run(2 * stragglers.FINE_SECONDS, little, little, target=3.0) == {"c"}
 
 
 def test_one_without_work_is_tried_again_after_a_while_that_grows() -> None:
     course = Course()
     relieved = {"a": 0.3, "b": 0.3}
     for times in (1, 2, 4):
-        course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
-        assert course.run(times * UNTRIED_SECONDS - 2, relieved, relieved) == {"c"}
+        course.run(stragglers.WINDOW_SECONDS + 1, C_LATE, USUAL)
+        assert course.run(times * stragglers.UNTRIED_SECONDS - 2, relieved, relieved) == {"c"}
         assert course.run(4, relieved, relieved) == set()
 
 
 def test_an_executor_that_has_gone_is_forgotten() -> None:
     course = Course()
-    course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
+    course.run(stragglers.WINDOW_SECONDS + 1, C_LATE, USUAL)
     course.stragglers.look(("a", "b"), course.now)
     assert course.stragglers.slow == set()
 
@@ -188,16 +178,16 @@ class CrowdedCourse:
     """Epochs that run beside the second class, one each second, in which `c` is late or not."""
 
     def __init__(self) -> None:
-        self.crowded, self.now = CrowdedEpochs(Stragglers()), 1000.0
+        self.crowded, self.now = stragglers.CrowdedEpochs(stragglers.Stragglers()), 1000.0
         self.crowded.stragglers.look(NAMES, self.now)
-        self.now += NEW_SECONDS
+        self.now += stragglers.NEW_SECONDS
 
     def run(
         self, seconds: float, stage: dict[str, float], *known: str, may_rest: bool = True
     ) -> set[str]:
         """For so long; of whom there was doubt, where some are known to be slow."""
         tasks = [{name: TaskTiming((0,), took) for name, took in stage.items()}]
-        epoch, found = Epoch(max(stage.values()), 0.1, tasks, {0: 1.0}), set[str]()
+        epoch, found = stragglers.Epoch(max(stage.values()), 0.1, tasks, {0: 1.0}), set[str]()
         for _ in range(int(seconds) + 1):
             self.now += 1.0
             self.crowded.stragglers.look(NAMES, self.now)
@@ -218,10 +208,10 @@ class CrowdedCourse:
 
 def test_one_that_is_late_beside_the_second_class_is_in_doubt_until_epochs_ran_alone() -> None:
     course = CrowdedCourse()
-    assert (course.run(WINDOW_SECONDS - 2, C_LATE), course.rests) == (set(), False)
+    assert (course.run(stragglers.WINDOW_SECONDS - 2, C_LATE), course.rests) == (set(), False)
     assert course.run(3, C_LATE) == {"c"}
     assert course.rests
-    course.run_clean(WINDOW_SECONDS - 2)
+    course.run_clean(stragglers.WINDOW_SECONDS - 2)
     assert course.rests
     course.run_clean(2)
     assert not course.rests
@@ -229,17 +219,17 @@ def test_one_that_is_late_beside_the_second_class_is_in_doubt_until_epochs_ran_a
 
 def test_the_second_class_rests_again_only_after_a_long_time_and_not_for_long() -> None:
     course = CrowdedCourse()
-    course.run(WINDOW_SECONDS + 1, C_LATE)
-    course.run_clean(WINDOW_SECONDS + 1)
-    assert course.run(DOUBT_SECONDS - WINDOW_SECONDS, C_LATE) == set()
-    assert course.run(WINDOW_SECONDS + 1, C_LATE) == {"c"}
-    course.now += REST_SECONDS_MAX  # as in an outage: no epoch runs without other work
+    course.run(stragglers.WINDOW_SECONDS + 1, C_LATE)
+    course.run_clean(stragglers.WINDOW_SECONDS + 1)
+    assert course.run(stragglers.DOUBT_SECONDS - stragglers.WINDOW_SECONDS, C_LATE) == set()
+    assert course.run(stragglers.WINDOW_SECONDS + 1, C_LATE) == {"c"}
+    course.now += stragglers.REST_SECONDS_MAX  # as in an outage: no epoch runs without other work
     assert not course.rests
 
 
 def test_no_rest_is_told_that_the_second_class_cannot_have() -> None:
     course = CrowdedCourse()
-    assert course.run(2 * WINDOW_SECONDS, C_LATE, may_rest=False) == set()
+    assert course.run(2 * stragglers.WINDOW_SECONDS, C_LATE, may_rest=False) == set()
     assert not course.rests
     assert course.run(1, C_LATE) == {"c"}
     assert course.rests
@@ -247,19 +237,19 @@ def test_no_rest_is_told_that_the_second_class_cannot_have() -> None:
 
 def test_one_that_is_known_to_be_slow_stays_so_for_as_long_as_that_is_found_again() -> None:
     course = Course()
-    assert course.run(WINDOW_SECONDS + 1, C_LATE, USUAL) == {"c"}
-    until = course.now + 2 * UNTRIED_SECONDS
+    assert course.run(stragglers.WINDOW_SECONDS + 1, C_LATE, USUAL) == {"c"}
+    until = course.now + 2 * stragglers.UNTRIED_SECONDS
     while course.now < until:
-        course.now += UNTRIED_SECONDS / 4
+        course.now += stragglers.UNTRIED_SECONDS / 4
         course.stragglers.keep({"c", "unknown"}, course.now)
         course.stragglers.look(NAMES, course.now)
     assert course.stragglers.slow == {"c"}
-    course.stragglers.look(NAMES, course.now + UNTRIED_SECONDS + 1)
+    course.stragglers.look(NAMES, course.now + stragglers.UNTRIED_SECONDS + 1)
     assert course.stragglers.slow == set()
 
 
 def test_who_is_in_time_or_known_to_be_slow_gives_no_doubt() -> None:
     course = CrowdedCourse()
-    assert course.run(3 * WINDOW_SECONDS, USUAL) == set()
-    assert course.run(3 * WINDOW_SECONDS, C_LATE, "c") == set()
+    assert course.run(3 * stragglers.WINDOW_SECONDS, USUAL) == set()
+    assert course.run(3 * stragglers.WINDOW_SECONDS, C_LATE, "c") == set()
     assert not course.rests

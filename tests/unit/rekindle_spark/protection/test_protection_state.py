@@ -6,19 +6,10 @@ from concurrent.futures import wait
 
 import pytest
 
+from rekindle import protocol
 from rekindle.coordination import directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.model.settings import Policy
-from rekindle.protocol import (
-    Directive,
-    NodeSeen,
-    PauseOrder,
-    PlanOrder,
-    Report,
-    ResumeOrder,
-    StatisticsReport,
-    TopologyReport,
-)
 from rekindle_spark.control.coordinator_client import CoordinatorClient
 from rekindle_spark.protection import protection_state
 from rekindle_spark.protection.protection_state import ProtectionReports
@@ -33,8 +24,10 @@ ALL = frozenset(LOADS)
 QUIET_LOOKS = 3
 
 
-def seen(names: Iterable[str], start: str = "a") -> dict[str, NodeSeen]:
-    return {name: NodeSeen(incarnation=f"{start}.1", capacity_percent=100.0) for name in names}
+def seen(names: Iterable[str], start: str = "a") -> dict[str, protocol.NodeSeen]:
+    return {
+        name: protocol.NodeSeen(incarnation=f"{start}.1", capacity_percent=100.0) for name in names
+    }
 
 
 class Driver:
@@ -47,7 +40,7 @@ class Driver:
             self.reports.measure(loads)
         self.ended: Mapping[str, str] = {}
         self.guidance = CoordinatorClient(
-            topology=TopologyReport(
+            topology=protocol.TopologyReport(
                 generation=1,
                 sequence=0,
                 program="p",
@@ -59,7 +52,7 @@ class Driver:
             following=AcceptedDirectives(1),
         )
 
-    def look(self, nodes: Mapping[str, NodeSeen]) -> frozenset[str]:
+    def look(self, nodes: Mapping[str, protocol.NodeSeen]) -> frozenset[str]:
         """What runs once nothing more is ordered."""
         before = self.state.losses
         self.state = protection_state.observed(self.state, nodes, self.ended)
@@ -89,17 +82,17 @@ class Coordinator:
     refusals: Mapping[str, str] = {}
 
     def __init__(self) -> None:
-        self.sent: list[StatisticsReport] = []
+        self.sent: list[protocol.StatisticsReport] = []
 
     @property
     def contact_at(self) -> float:
         return time.monotonic()
 
-    def report(self, report: Report) -> None:
-        if isinstance(report, StatisticsReport):
+    def report(self, report: protocol.Report) -> None:
+        if isinstance(report, protocol.StatisticsReport):
             self.sent.append(report)
 
-    def directives(self) -> list[Directive]:
+    def directives(self) -> list[protocol.Directive]:
         return []
 
     def looked_at(self, sequence: int) -> None:
@@ -200,14 +193,14 @@ def test_a_plan_that_was_made_before_a_loss_is_refused() -> None:
     driver.look(seen(NODES))
     driver.look(seen(["n1"]))
     epoch = driver.guidance.following.plan_epoch
-    stale = Directive(
+    stale = protocol.Directive(
         sequence=1,
         after=0,
         generation=1,
         plan_epoch=epoch + 1,
         reason="node-back",
         text="Plan for fraud alone, when orders still ran.",
-        order=PlanOrder(query_partitions=("fraud/0",), placement={}, builds_on=epoch),
+        order=protocol.PlanOrder(query_partitions=("fraud/0",), placement={}, builds_on=epoch),
     )
     driver.guidance.disown_plans()
     _, why = directive_acceptance.take(driver.guidance.following, stale)
@@ -228,7 +221,9 @@ def test_a_query_that_somebody_has_started_again_is_protected_again() -> None:
     lost = protection_state.observed(state, seen(["n1"]), ["fraud"])
     assert not protection_state.observed(lost, seen(["n1"])).ended
     parts = [part for name in ("orders", "report", "archive") for part in LAYOUT.parts[name]]
-    order = PlanOrder(query_partitions=(), placement=dict.fromkeys(parts, "n1"), builds_on=1)
+    order = protocol.PlanOrder(
+        query_partitions=(), placement=dict.fromkeys(parts, "n1"), builds_on=1
+    )
     calm = protection_state.obeyed(lost, order)
     assert (calm.waits, "fraud" in calm.wanted) == (False, False)
     again = protection_state.observed(calm, seen(["n1"]))
@@ -240,7 +235,7 @@ def test_a_part_that_a_plan_puts_on_a_node_which_is_gone_by_then_is_missed() -> 
     state = protection_state.observed(protection_state.initial(LAYOUT), seen(NODES))
     state = protection_state.observed(state, seen(["n1"]))
     parts = LAYOUT.parts["fraud"]
-    order = PlanOrder(
+    order = protocol.PlanOrder(
         query_partitions=("fraud/0",),
         placement=dict.fromkeys(parts, "n1") | {parts[0]: "n2"},
         builds_on=0,
@@ -250,9 +245,9 @@ def test_a_part_that_a_plan_puts_on_a_node_which_is_gone_by_then_is_missed() -> 
 
 def test_a_pause_stops_all_and_a_resumption_goes_on_where_it_was() -> None:
     state = protection_state.observed(protection_state.initial(LAYOUT), seen(NODES))
-    paused = protection_state.obeyed(state, PauseOrder())
+    paused = protection_state.obeyed(state, protocol.PauseOrder())
     assert paused.runnable == frozenset()
-    assert protection_state.obeyed(paused, ResumeOrder()) == state
+    assert protection_state.obeyed(paused, protocol.ResumeOrder()) == state
 
 
 def test_reports_name_what_ran_by_itself_to_its_end_and_what_is_behind() -> None:
