@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from rekindle import coordination
 from rekindle.coordination import coordination_state
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
-from rekindle.model.errors import InputError, RunError
+from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.settings import ADAPTIVE, COMPACTED, LINKS, Settings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle.protocol import store_paths
@@ -100,7 +100,8 @@ def run(
     for the rest of a replayed input at once. `started` is called by this thread once Spark is
     there, before a generation is taken.
 
-    Raises InputError before anything is started; RunError when the run cannot go on. What is
+    Raises InputError before anything is started, and later only where another checkpoint store's
+    history under this name was not known before; RunError when the run cannot go on. What is
     committed stays, and a later run goes on from there.
     """
     plain = program.build(pipeline)
@@ -113,6 +114,7 @@ def run(
     )
     store = CheckpointStore(place.store, patience)
     _check_history(plain, settings, store)
+    _check_admission(place, store)
     declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
@@ -243,6 +245,23 @@ def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -
     _cuts(built, settings, history)
 
 
+def _check_admission(place: DriverPlace, store: CheckpointStore) -> None:
+    """Raise InputError where the coordination store has another checkpoint store's history under
+    this driver's name, or a newer driver's, as far as the sidecar can say by now. Later a driver
+    ends for the same cause."""
+    if place.sidecar is None:
+        return
+    generation, refusal = 0, None
+    # A driver that has started since the look at the store is no reason to refuse this one.
+    while (newest := store.next_generation()) != generation:
+        generation, identity = newest, store.identity() if newest > 1 else ""
+        refusal = sidecar_client.refusal(place.sidecar, place.identity, generation, identity)
+        if refusal is None:
+            return
+    assert refusal is not None
+    raise refusal
+
+
 def _cuts(built: Program, settings: Settings, history: StoreHistory) -> dict[int, Cut]:
     """The cuts that the store has, by this driver's clock; without any the one at which the input
     begins."""
@@ -338,7 +357,7 @@ def _run(
         guidance.finish()
         if loop.is_saved:
             store.drop(SAVEPOINT_REQUEST)
-    except RunError as error:
+    except RekindleError as error:
         application.events.write("failed", text=str(error))
         raise
     finally:
