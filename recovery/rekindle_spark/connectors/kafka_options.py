@@ -34,8 +34,9 @@ INVALID = "_INVALID_ARG"
 # What to do about refused certificates, credentials and rights, by the names that the client gives
 # to errors. At a start no waiting mends them. Later they may pass: a broker restarts, or somebody
 # changes rights. A connection that is closed while TLS begins is no `_SSL` but a `_TRANSPORT`.
+TLS = "_SSL"
 REMEDIES = {
-    "_SSL": "see the options of TLS: ssl.ca.location, and the host's name in its certificate",
+    TLS: "see the options of TLS: ssl.ca.location, and the host's name in its certificate",
     "_AUTHENTICATION": "see the credentials and the sasl.mechanism in the options",
     "SASL_AUTHENTICATION_FAILED": "see the credentials in the options",
     "TOPIC_AUTHORIZATION_FAILED": "give this user the rights to the topic that docs/kafka.md lists",
@@ -162,14 +163,17 @@ def of_error(where: str, error: Any, note: ErrorNote, *, is_running: bool = Fals
         )
     for said, why in ((note.name, note.text), (name, text)):
         if said in REFUSALS and not is_running:
-            return RunError(
-                where=where,
-                what=f"Kafka refuses it ({why})",
-                remedy=REMEDIES[said],
-            )
+            what = f"Kafka refuses it ({why})"
+            return RunError(where=where, what=what, remedy=REMEDIES[said])
     detail = f"; {note.text}" if note.text else ""
     return SourceAwayError(
         where=where,
         what=f"Kafka cannot be reached ({text}{detail})",
-        remedy="see that its brokers are there, and can be reached from here",
+        remedy=remedy_of_absence(note.name, name),
     )
+
+
+def remedy_of_absence(*names: str) -> str:
+    """What to do about a Kafka that cannot be reached, by what the client has reported."""
+    away = "see that its brokers are there, and can be reached from here"
+    return next((REMEDIES[name] for name in names if name in REMEDIES), away)

@@ -337,8 +337,10 @@ class TransactionalWriter:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether the client has reported that it is refused."""
-        return self.note.name in kafka_options.REFUSALS
+        """Whether the client has reported that it is refused. Where records were written before, a
+        certificate may be about to be renewed: Kafka is away."""
+        is_renewed = self.is_known and self.note.name == kafka_options.TLS
+        return self.note.name in kafka_options.REFUSALS and not is_renewed
 
     def _refused(self, name: str, why: str) -> RunError:
         remedy = kafka_options.REMEDIES.get(name, "see the topic's settings and the sink's options")
@@ -366,7 +368,8 @@ class TransactionalWriter:
 
     def _away(self, error: Any) -> SinkAwayError:
         detail = f"; {self.note.text}" if self.note.text else ""
-        return _unreached(self.where, f"{error.str() or error.name()}{detail}")
+        why = f"{error.str() or error.name()}{detail}"
+        return _unreached(self.where, why, kafka_options.remedy_of_absence(self.note.name))
 
 
 @dataclass(slots=True)
@@ -406,11 +409,11 @@ class _Sent:
         )
 
 
-def _unreached(where: str, why: str) -> SinkAwayError:
+def _unreached(where: str, why: str, remedy: str = "") -> SinkAwayError:
     return SinkAwayError(
         where=where,
         what=f"Kafka cannot be reached ({why})",
-        remedy="see that its brokers are there, and can be reached from here",
+        remedy=remedy or kafka_options.remedy_of_absence(),
     )
 
 

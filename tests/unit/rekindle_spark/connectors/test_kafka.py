@@ -240,6 +240,9 @@ def test_a_refusal_names_what_to_do(name: str, remedy: str) -> None:
     assert type(refused) is RunError
     assert f"Kafka refuses it (words of {name})" in refused.what
     assert remedy in refused.remedy
+    later = kafka_options.of_error("Kafka", Fault(name), ErrorNote(), is_running=True)
+    assert isinstance(later, SourceAwayError)
+    assert later.remedy == refused.remedy
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])

@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tls_servers
 
 from rekindle.model.errors import FencedError, RunError, SinkAwayError
 from rekindle_spark.connectors import kafka_options, kafka_transactions
@@ -230,6 +232,21 @@ def test_a_group_that_may_not_be_read_is_refused_at_once_and_a_silent_one_is_awa
     with pytest.raises(SinkAwayError, match="words of _TRANSPORT"), one._meaning():
         one._read_marker({})
     assert len(silent.waited) > 1
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_certificate_that_is_not_trusted_refuses_a_new_sink_and_others_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_known: bool
+) -> None:
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.5)
+    other = tls_servers.tls_files(tmp_path / "other").authority
+    with tls_servers.tls_server(tls_servers.tls_files(tmp_path / "its")) as (host, port):
+        options = {"security.protocol": "SSL", "ssl.ca.location": str(other)}
+        sink = KafkaSink(f"{host}:{port}", "topic", options=options)
+        with pytest.raises(RunError, match="certificate verify failed") as failed:
+            TransactionalWriter(sink, "topic", "name-0", 0, is_known).open()
+    assert type(failed.value) is (SinkAwayError if is_known else RunError)
+    assert "ssl.ca.location" in failed.value.remedy
 
 
 class DeafProducer(StuckProducer):
