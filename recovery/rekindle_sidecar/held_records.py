@@ -57,7 +57,7 @@ def stamp_of(data: bytes) -> Stamp | None:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingRecords:
+class PresentRecords:
     """What stands in the store of an application, as far as it decides whether a driver is taken;
     None for what is not there."""
 

@@ -45,8 +45,8 @@ from rekindle_sidecar.held_records import (
     HeldReport,
     HeldReports,
     Inbox,
+    PresentRecords,
     Stamp,
-    StandingRecords,
     are_foreign,
 )
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
@@ -140,7 +140,7 @@ class DriverConnection(Protocol):
         """The socket, under that name."""
 
 
-async def _nobody_looks() -> StandingRecords | None:
+async def _nobody_looks() -> PresentRecords | None:
     return None
 
 
@@ -167,7 +167,7 @@ class SidecarSession:
         self.held = HeldReports()
         self.inbox: Inbox = {}
         self.wake: Callable[[], None] = lambda: None
-        self.look: Callable[[], Awaitable[StandingRecords | None]] = _nobody_looks
+        self.look: Callable[[], Awaitable[PresentRecords | None]] = _nobody_looks
         self.news = asyncio.Event()
         self.generation = 0
         self.fenced_by = 0

@@ -28,8 +28,8 @@ from rekindle_sidecar.held_records import (
     HeldReport,
     Inbox,
     Precedence,
+    PresentRecords,
     Stamp,
-    StandingRecords,
 )
 from rekindle_sidecar.json_log import tell
 from rekindle_sidecar.sidecar_session import SidecarSession
@@ -142,12 +142,12 @@ class DriverHeartbeat:
         return HeartbeatOutcome(up=decided is not Precedence.FENCED, newer=newer)
 
 
-def standing_records(connection: Connection, place: store_paths.Place) -> StandingRecords:
+def present_records(connection: Connection, place: store_paths.Place) -> PresentRecords:
     """Read heartbeat and topology of an application."""
     path = place.path(store_paths.HEARTBEAT)
     heartbeat = connection.get(path)
     topology = connection.get(place.path(store_paths.TOPOLOGY))
-    return StandingRecords(
+    return PresentRecords(
         None if heartbeat is None else _decoded(heartbeat[0], path),
         None if topology is None else held_records.stamp_of(topology[0]),
     )
@@ -266,12 +266,12 @@ class StoreSync:
         self._tell_reachable()
         self._tell_led()
 
-    async def _look(self) -> StandingRecords | None:
+    async def _look(self) -> PresentRecords | None:
         """Read what stands in the store now; None where it does not answer."""
         if not self._connection.reachable:
             return None
         try:
-            return await asyncio.to_thread(standing_records, self._connection, self._desk.place)
+            return await asyncio.to_thread(present_records, self._connection, self._desk.place)
         except RekindleError as error:
             tell("store-fails", text=str(error))
             return None

@@ -109,10 +109,7 @@ def run(
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
     shipped = program_pickle.pack(plain)
     source_polls.check(_unbounded(plain))
-    patience = StoreRetry(
-        settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
-    )
-    store = CheckpointStore(place.store, patience)
+    store = _store(place, settings)
     _check_history(plain, settings, store)
     _check_admission(place, store)
     declared = sink_declarations.declared(plain, store)
@@ -136,7 +133,7 @@ def run(
             history = store.read()
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
-        store.patience = replace(patience, say=events.store_away)
+        store.patience = replace(store.patience, say=events.store_away)
         packed = program_pickle.pack(built) if _with_records(built, plain, store) else shipped
         program_file = store.write_program(packed), work_items.program_digest(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
@@ -146,10 +143,16 @@ def run(
             sidecar.start()
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
-        store.patience = replace(patience, say=partial(_store_away, events, guidance))
+        store.patience = replace(store.patience, say=partial(_store_away, events, guidance))
         claimed = savepoint_upgrade.claimed(history, store.generation)
         del history  # the application has what it needs of it
         _run(application, guidance, claimed)
+
+
+def _store(place: DriverPlace, settings: Settings) -> CheckpointStore:
+    """The checkpoint store, which is not looked at."""
+    seconds, where = settings.runtime.store_patience_seconds, f"checkpoint store {place.store}"
+    return CheckpointStore(place.store, StoreRetry(seconds, where=where))
 
 
 def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:

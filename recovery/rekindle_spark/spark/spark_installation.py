@@ -1,5 +1,4 @@
-"""The Spark on this machine: Java, the installed pyspark, the folder that SPARK_HOME names, and the
-network that Spark cannot do without.
+"""What Spark needs on this machine: Java, pyspark, the right SPARK_HOME, and a network.
 
 The command line calls it before it tries a pipeline or starts a process, and the driver before it
 starts Spark: Spark itself only reports that its gateway has ended, and names neither. Java is that

@@ -11,8 +11,8 @@ from rekindle.protocol import CheckpointReport, Heartbeat, ProgressReport, store
 from rekindle_sidecar import sidecar_metrics
 from rekindle_sidecar.held_records import (
     Envelope,
+    PresentRecords,
     Stamp,
-    StandingRecords,
     choose_directives,
     read_directive,
 )
@@ -41,7 +41,7 @@ class Office:
     def __init__(self) -> None:
         self.now = 100.0
         self.line = Line()
-        self.standing: StandingRecords | None = None
+        self.standing: PresentRecords | None = None
         self.desk = SidecarSession(
             PLACE, CONTACT_SECONDS, clock=lambda: self.now, wall_clock=lambda: self.now + 1e9
         )
@@ -58,7 +58,7 @@ class Office:
         return json.loads(self.desk.handshake(data, self.line, peer))
 
     def admission(self, generation: int, store: str, name: str = PLACE.application) -> Any:
-        async def look() -> StandingRecords | None:
+        async def look() -> PresentRecords | None:
             return self.standing
 
         self.desk.look = look
@@ -202,12 +202,12 @@ def test_a_history_of_another_store_refuses_the_driver_until_another_comes(
     assert office.desk.wanted_heartbeat() is not None
 
 
-def topology(generation: int, store: str = "") -> StandingRecords:
-    return StandingRecords(None, Stamp(generation, 5, store))
+def topology(generation: int, store: str = "") -> PresentRecords:
+    return PresentRecords(None, Stamp(generation, 5, store))
 
 
-def heartbeat(generation: int, store: str = "") -> StandingRecords:
-    return StandingRecords(Heartbeat(generation=generation, since=0.0, store=store), None)
+def heartbeat(generation: int, store: str = "") -> PresentRecords:
+    return PresentRecords(Heartbeat(generation=generation, since=0.0, store=store), None)
 
 
 OF_ANOTHER_STORE = [
@@ -229,7 +229,7 @@ OF_ANOTHER_STORE = [
     ids=str,
 )
 def test_a_driver_learns_before_it_begins_that_it_would_be_refused(
-    standing: StandingRecords, store: str, what: str
+    standing: PresentRecords, store: str, what: str
 ) -> None:
     office = Office()
     office.standing = standing
@@ -242,7 +242,7 @@ def test_a_driver_learns_before_it_begins_that_it_would_be_refused(
     ("standing", "is_reachable"),
     [
         (None, False),
-        (StandingRecords(None, None), True),
+        (PresentRecords(None, None), True),
         (topology(3, "one"), True),
         (heartbeat(4, "one"), True),
         (topology(3), True),
@@ -250,7 +250,7 @@ def test_a_driver_learns_before_it_begins_that_it_would_be_refused(
     ids=str,
 )
 def test_a_driver_that_would_be_taken_or_of_which_nothing_is_known_may_begin(
-    standing: StandingRecords | None, is_reachable: bool
+    standing: PresentRecords | None, is_reachable: bool
 ) -> None:
     office = Office()
     office.standing = standing
