@@ -49,6 +49,15 @@ def stamp_of(data: bytes) -> Stamp | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class PresentRecords:
+    """What stands in the store of an application, as far as it decides whether a driver is taken;
+    None for what is not there."""
+
+    heartbeat: protocol.Heartbeat | None
+    topology: Stamp | None
+
+
 def compare(standing: Stamp | None, ours: Stamp) -> Precedence:
     """Of a report over the one that stands."""
     if standing is not None and are_foreign(standing.store, ours.store):

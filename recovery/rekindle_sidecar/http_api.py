@@ -2,8 +2,10 @@
 
     POST /v1/handshake    GET /v1/directives?after=N&generation=G&wait=S    GET /v1/schema
     POST /v1/reports      POST /v1/acks                                     GET /v1/health
+    GET /v1/admission?namespace=N&application=A&generation=G&store=S
 
-Every body is JSON, that of a refusal has `where`, `what` and `remedy`. Nothing waits for the store.
+Every body is JSON, that of a refusal has `where`, `what` and `remedy`. Only an admission waits for
+the store.
 Only the user that the sidecar runs as may connect. A socket file that a killed sidecar has left is
 replaced; one that somebody listens on is not.
 """
@@ -63,9 +65,19 @@ class HttpApi:
 
     async def directives(self, request: web.Request) -> web.Response:
         """Gives directives, or waits for one."""
-        after, generation = _count(request, "after"), _count(request, "generation")
+        where = "directives"
+        after = _count(request, where, "after")
+        generation = _count(request, where, "generation")
         wait = _seconds(request, "wait")
         return _answer(await self._desk.directives(after, generation, wait, _line(request)))
+
+    async def admission(self, request: web.Request) -> web.Response:
+        """Tells whether a driver would be taken."""
+        namespace, application, store = (
+            request.query.get(name, "") for name in ("namespace", "application", "store")
+        )
+        generation = _count(request, "admission", "generation")
+        return _answer(await self._desk.admission(namespace, application, generation, store))
 
     async def schema(self, request: web.Request) -> web.Response:  # noqa: ARG002
         """Gives the schema of all messages."""
@@ -99,6 +111,7 @@ def application(desk: SidecarSession) -> web.Application:
     app.router.add_post("/v1/reports", endpoints.reports)
     app.router.add_post("/v1/acks", endpoints.acks)
     app.router.add_get("/v1/directives", endpoints.directives, allow_head=False)
+    app.router.add_get("/v1/admission", endpoints.admission)
     app.router.add_get("/v1/schema", endpoints.schema)
     app.router.add_get("/v1/health", endpoints.health)
     return app
@@ -185,10 +198,10 @@ def _line(request: web.Request) -> DriverConnection:
     return transport
 
 
-def _count(request: web.Request, name: str) -> int:
+def _count(request: web.Request, where: str, name: str) -> int:
     text = request.query.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) <= 16):
-        _refuse_parameter(name, text, "a whole number that is not negative")
+        _refuse_parameter(where, name, text, "a whole number that is not negative")
     return int(text)
 
 
@@ -199,14 +212,13 @@ def _seconds(request: web.Request, name: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0.0 <= seconds <= WAIT_SECONDS_MAX:
-        _refuse_parameter(name, text, f"seconds from 0 to {WAIT_SECONDS_MAX:g}")
+        wanted = f"seconds from 0 to {WAIT_SECONDS_MAX:g}"
+        _refuse_parameter("directives", name, text, wanted)
     return seconds
 
 
-def _refuse_parameter(name: str, text: str, wanted: str) -> NoReturn:
-    error = InputError(
-        where=f"directives: {name}", what=f"is {text[:60]!r}", remedy=f"give {wanted}"
-    )
+def _refuse_parameter(where: str, name: str, text: str, wanted: str) -> NoReturn:
+    error = InputError(where=f"{where}: {name}", what=f"is {text[:60]!r}", remedy=f"give {wanted}")
     raise http_errors.malformed(error)
 
 

@@ -5,16 +5,17 @@
                   a newer generation in the store: every request of G is fenced
                   another checkpoint store's history there: every request is refused
 
-A driver with another checkpoint store than the one before is a beginning, for generations count
-within one store. `http_api` brings requests, `store_sync` brings what the store says and takes what
-it is to get. All of them run on the event loop, so nothing here needs a lock.
+Before its first handshake a driver may ask whether it would be taken (`admission`). A driver with
+another checkpoint store than the one before is a beginning, for generations count within one store.
+`http_api` brings requests, `store_sync` brings what the store says and takes what it is to get. All
+of them run on the event loop, so nothing here needs a lock.
 """
 
 import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, cast
@@ -121,13 +122,18 @@ class DriverConnection(Protocol):
         """The socket, under that name."""
 
 
+async def _nobody_looks() -> held_records.PresentRecords | None:
+    return None
+
+
 class _Kind(msgspec.Struct):
     kind: str
 
 
 class SidecarSession:
     """`clock` is never set, `wall_clock` is seconds since 1970. `wake` is called when there is
-    something to do at the store; `store_reachable` and `heartbeat_up` are told by who does it."""
+    something to do at the store; `store_reachable` and `heartbeat_up` are told by who does it.
+    `look` reads what stands there, None where the store does not answer."""
 
     def __init__(
         self,
@@ -143,6 +149,7 @@ class SidecarSession:
         self.held = held_records.HeldReports()
         self.inbox: held_records.Inbox = {}
         self.wake: Callable[[], None] = lambda: None
+        self.look: Callable[[], Awaitable[held_records.PresentRecords | None]] = _nobody_looks
         self.news = asyncio.Event()
         self.generation = 0
         self.fenced_by = 0
@@ -184,14 +191,7 @@ class SidecarSession:
         driver that does not name its own."""
         hello = _decoded(data, protocol.Handshake, "handshake")
         version = _agreed(hello)
-        if (hello.namespace, hello.application) != (self.place.namespace, self.place.application):
-            raise http_errors.malformed(
-                InputError(
-                    where="handshake",
-                    what=f"is of {hello.namespace}/{hello.application}, not of {self.place}",
-                    remedy="give each driver the socket of its own sidecar",
-                )
-            )
+        self._check_place("handshake", hello.namespace, hello.application)
         self._take_store(hello)
         self._refuse_older("handshake", hello.generation)
         if hello.generation > self.generation:
@@ -216,6 +216,23 @@ class SidecarSession:
                 store_reachable=self.store_reachable,
             )
         )
+
+    async def admission(
+        self, namespace: str, application: str, generation: int, store: str
+    ) -> bytes:
+        """Answer whether a driver would be taken that has not begun. It would be of `generation`;
+        `store` is empty where no driver has ever started on its checkpoint store."""
+        where = "driver"
+        self._check_place(where, namespace, application)
+        standing = await self.look()
+        if standing is not None:
+            for record in (standing.heartbeat, standing.topology):
+                if record is not None and record.store and record.store != store:
+                    is_there = record is standing.heartbeat
+                    raise http_errors.other_store(self.place, record.generation, is_there=is_there)
+                if record is not None and record.generation > generation:
+                    raise http_errors.fenced(where, generation, record.generation)
+        return msgspec.json.encode({"store_reachable": standing is not None})
 
     def report(self, data: bytes, line: DriverConnection) -> bytes:
         """Take a report; the answer."""
@@ -369,6 +386,16 @@ class SidecarSession:
             )
             raise RequestRefusal(428, Cause.NO_HANDSHAKE, error)
         self._hear(line)
+
+    def _check_place(self, where: str, namespace: str, application: str) -> None:
+        if (namespace, application) != (self.place.namespace, self.place.application):
+            raise http_errors.malformed(
+                InputError(
+                    where=where,
+                    what=f"is of {namespace}/{application}, not of {self.place}",
+                    remedy="give each driver the socket of its own sidecar",
+                )
+            )
 
     def _take_store(self, hello: protocol.Handshake) -> None:
         """Begin again where the driver has another checkpoint store than the one before, or one

@@ -24,7 +24,13 @@ from rekindle import protocol
 from rekindle.model.errors import InputError, RekindleError
 from rekindle.protocol import Heartbeat, store_paths
 from rekindle_sidecar import held_records
-from rekindle_sidecar.held_records import HeldReport, Inbox, Precedence, Stamp
+from rekindle_sidecar.held_records import (
+    HeldReport,
+    Inbox,
+    Precedence,
+    PresentRecords,
+    Stamp,
+)
 from rekindle_sidecar.json_log import tell
 from rekindle_sidecar.sidecar_session import SidecarSession
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
@@ -136,6 +142,17 @@ class DriverHeartbeat:
         return HeartbeatOutcome(up=decided is not Precedence.FENCED, newer=newer)
 
 
+def present_records(connection: Connection, place: store_paths.Place) -> PresentRecords:
+    """Read heartbeat and topology of an application."""
+    path = place.path(store_paths.HEARTBEAT)
+    heartbeat = connection.get(path)
+    topology = connection.get(place.path(store_paths.TOPOLOGY))
+    return PresentRecords(
+        None if heartbeat is None else _decoded(heartbeat[0], path),
+        None if topology is None else held_records.stamp_of(topology[0]),
+    )
+
+
 def _decoded(data: bytes, path: str) -> Heartbeat | None:
     """None for what nobody can read."""
     try:
@@ -203,6 +220,7 @@ class StoreSync:
         self._sweep_at = self._loop.time() + SWEEP_SECONDS
         self._left: dict[str, int] = {}
         desk.wake = self._woken.set
+        desk.look = self._look
         connection.on_change(self._from_elsewhere(self._connection_changed))
         connection.watch(
             desk.place.path(store_paths.HEARTBEAT), self._from_elsewhere(self._heartbeat_changed)
@@ -247,6 +265,16 @@ class StoreSync:
                 self._fail(str(error))
         self._tell_reachable()
         self._tell_led()
+
+    async def _look(self) -> PresentRecords | None:
+        """Read what stands in the store now; None where it does not answer."""
+        if not self._connection.reachable:
+            return None
+        try:
+            return await asyncio.to_thread(present_records, self._connection, self._desk.place)
+        except RekindleError as error:
+            tell("store-fails", text=str(error))
+            return None
 
     async def _keep_heartbeat(self) -> None:
         desk = self._desk

@@ -65,6 +65,37 @@ def test_a_driver_with_a_fresh_store_under_an_old_name_is_refused_and_changes_no
     assert (topology_in(store), progress_in(store)) == before
 
 
+def test_a_driver_may_ask_before_it_begins_and_changes_nothing(
+    start: Start, store: Connection
+) -> None:
+    sidecar = start()
+
+    def admission(generation: int, of: str) -> tuple[int, Any]:
+        query = f"namespace={PLACE.namespace}&application={PLACE.application}"
+        asked = f"/v1/admission?{query}&generation={generation}&store={of}"
+        status, answer = Driver(sidecar).ask("GET", asked)
+        return status, answer.get("what")
+
+    assert admission(1, "") == (200, None)
+    there = Driver(sidecar, 2)
+    there.begin(store="one")
+    wait_until(lambda: progress_in(store) is not None and generation_shown(store) == 2)
+    before = (topology_in(store), progress_in(store))
+    is_there = "has a driver of generation 2, with another checkpoint store"
+    for generation, of in ((1, ""), (9, "other")):
+        assert admission(generation, of) == (409, is_there)
+    assert admission(3, "one") == (200, None)
+    there.part()
+    wait_until(lambda: generation_shown(store) is None)
+    was_there = "has another checkpoint store, with a history up to generation 2"
+    assert admission(1, "") == (409, was_there)
+    older = "is of generation 1, and there is a driver of generation 2"
+    assert admission(1, "one") == (409, older)
+    assert admission(3, "one") == (200, None)
+    assert generation_shown(store) is None
+    assert (topology_in(store), progress_in(store)) == before
+
+
 def test_a_driver_with_another_store_does_not_disturb_the_one_that_is_there(
     start: Start, store: Connection
 ) -> None:

@@ -16,7 +16,7 @@ from zookeeper_fixtures import Connect
 
 from rekindle.model.errors import RunError
 from rekindle.protocol import store_paths
-from rekindle.protocol.store_paths import Place
+from rekindle.protocol.store_paths import NAME_LENGTH_MAX, Place
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import (
     Conflict,
@@ -28,6 +28,7 @@ from rekindle_zookeeper import (
     to_text,
 )
 from rekindle_zookeeper.application_removal import (
+    AT_ONCE_MAX,
     look_at_application,
     remove_application,
     store_time,
@@ -139,6 +140,38 @@ def test_an_application_and_a_namespace_that_are_gone_leave_nothing_behind(
     namespaces_of(operator).admit(A.namespace, credential(A), NamespaceQuota(1_000, 50_000_000))
     assert namespaces_of(operator).secure(A, RECORDS, "driver-2")
     sidecar.put(A.path(store_paths.TOPOLOGY), b"again")
+
+
+def test_more_directives_and_acknowledgements_than_fit_into_one_message_go_as_well(
+    operator: Connection, zookeeper: LocalZookeeper
+) -> None:
+    """A server takes messages of 1 MiB, and closes the connection for a larger one."""
+    place = Place("team-a", "f" * NAME_LENGTH_MAX)
+    quota = NamespaceQuota(10_000, 50_000_000)
+    namespaces_of(operator).admit(place.namespace, credential(place), quota)
+    assert namespaces_of(operator).secure(place, RECORDS, "driver-1")
+    operator.put(place.path(store_paths.TOPOLOGY), b"t" * LARGE)
+    folders = (store_paths.DIRECTIVES, store_paths.ACKS)
+    paths = [place.path(name, store_paths.numbered(n)) for name in folders for n in range(2_500)]
+    assert sum(map(len, paths)) > 1 << 20
+    with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
+        for start in range(0, len(paths), AT_ONCE_MAX):
+            transaction = client.transaction()
+            for path in paths[start : start + AT_ONCE_MAX]:
+                transaction.create(path, b"{}")
+            transaction.commit()
+    found = look_at_application(operator, place)
+    assert found.versions.keys() > set(paths)
+    session = operator.session
+    operator.put(place.path(store_paths.ORDERS), b'{"paused":true}')
+    with pytest.raises(Conflict):
+        remove_application(operator, found)
+    assert look_at_application(operator, place).versions.keys() == found.versions.keys()
+    remove_application(operator, look_at_application(operator, place))
+    assert operator.children(f"{store_paths.APPLICATIONS}/{place.namespace}") == [A.application]
+    with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
+        assert client.exists(place.path()) is None
+    assert operator.session == session
 
 
 def test_what_happens_between_a_look_and_the_removal_keeps_all_of_the_place(

@@ -13,6 +13,7 @@ import http.client
 import io
 import json
 import logging
+import ssl
 import struct
 import time
 import urllib.error
@@ -43,6 +44,9 @@ UNKNOWN_SECONDS = 5.0
 SCHEMA_BYTES_MAX = 1 << 24
 DIGITS_MAX = 1_000
 DAY_MICROSECONDS = 86_400_000_000
+AWAY_REMEDY = "see that it is there, and can be reached from the nodes"
+TLS_REMEDY = "let the nodes trust its certificate, as by SSL_CERT_FILE"
+REMEDIES = {401: "see its credentials", 403: "let its user read schemas"}
 # Registries say it with the status 404. Without it, what is between us and one has no such page.
 ERROR_CODE = "error_code"
 
@@ -148,11 +152,16 @@ class Avro:
                 return self._ask(number)
             except urllib.error.HTTPError as error:
                 if not _is_unknown(error):
-                    raise self._away(f"answers {error.code}") from None
+                    remedy = REMEDIES.get(error.code, AWAY_REMEDY)
+                    raise self._away(f"answers {error.code}", remedy) from None
                 if not left:
                     self._unknown[number] = time.monotonic()
                     log.warning("schema registry %s: has no schema %d", self.registry, number)
                     raise _no_schema(number) from None
+            except urllib.error.URLError as error:
+                is_refused = isinstance(error.reason, ssl.SSLError)
+                remedy = TLS_REMEDY if is_refused else AWAY_REMEDY
+                raise self._away(str(error.reason), remedy) from None
             except (
                 OSError,
                 http.client.HTTPException,
@@ -174,12 +183,9 @@ class Avro:
         with urllib.request.urlopen(request, timeout=ASK_SECONDS_MAX) as answer:
             return str(json.loads(answer.read(SCHEMA_BYTES_MAX))["schema"])
 
-    def _away(self, why: str) -> SourceAwayError:
-        return SourceAwayError(
-            where=f"schema registry {self.registry}",
-            what=f"cannot be reached ({why})",
-            remedy="see that it is there, and can be reached from the nodes",
-        )
+    def _away(self, why: str, remedy: str = AWAY_REMEDY) -> SourceAwayError:
+        where = f"schema registry {self.registry}"
+        return SourceAwayError(where=where, what=f"cannot be reached ({why})", remedy=remedy)
 
 
 def _have_exact(schema: Any) -> None:

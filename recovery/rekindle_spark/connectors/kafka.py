@@ -312,7 +312,7 @@ class _Asking:
             try:
                 self._consumer.commit(offsets=wanted, asynchronous=False)
             finally:
-                self._consumer.poll(0)  # for the note
+                kafka_options.take_note(self._consumer, self.commit_note)
         except library.KafkaException as error:
             self._let_go_of_refused()
             raise kafka_options.of_error(self._where, error.args[0], self.commit_note) from error

@@ -31,15 +31,21 @@ TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Words in the names of options whose values are secrets.
 SECRETS = ("password", "passphrase", "secret", "key.pem", "jaas", "sasl.oauthbearer.config")
 INVALID = "_INVALID_ARG"
-# Refused credentials and rights, by the names that the client gives to errors. At a start no
-# waiting mends them. Later they may pass: a broker restarts, or somebody changes rights.
-REFUSALS = (
-    "_AUTHENTICATION",
-    "SASL_AUTHENTICATION_FAILED",
-    "TOPIC_AUTHORIZATION_FAILED",
-    "GROUP_AUTHORIZATION_FAILED",
-    "CLUSTER_AUTHORIZATION_FAILED",
-)
+# What to do about refused certificates, credentials and rights, by the names that the client gives
+# to errors. At a start no waiting mends them. Later they may pass: a broker restarts, or somebody
+# changes rights. A connection that is closed while TLS begins is no `_SSL` but a `_TRANSPORT`.
+TLS = "_SSL"
+REMEDIES = {
+    TLS: "see the options of TLS: ssl.ca.location, and the host's name in its certificate",
+    "_AUTHENTICATION": "see the credentials and the sasl.mechanism in the options",
+    "SASL_AUTHENTICATION_FAILED": "see the credentials in the options",
+    "TOPIC_AUTHORIZATION_FAILED": "give this user the rights to the topic that docs/kafka.md lists",
+    "GROUP_AUTHORIZATION_FAILED": "give this user the right to read the consumer group",
+    "CLUSTER_AUTHORIZATION_FAILED": "give this user the right IdempotentWrite to the cluster",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "give this user the rights to transactional ids that "
+    "docs/kafka.md lists",
+}
+REFUSALS = tuple(REMEDIES)
 # Measured: with the default of a second a consumer reads a quarter of the rows.
 FETCH_BACKOFF_MS = 10
 
@@ -130,6 +136,14 @@ def configuration(
     return {"log_level": 2, **given, "bootstrap.servers": servers, "error_cb": note}
 
 
+def take_note(consumer: Any, note: ErrorNote) -> None:
+    """Note what a consumer has reported. That its group is refused comes in the place of a record,
+    and a call that waits for the group only times out."""
+    while (message := consumer.poll(0)) is not None:
+        if message.error() is not None:
+            note(message.error())
+
+
 def of_error(where: str, error: Any, note: ErrorNote, *, is_running: bool = False) -> RekindleError:
     """What an error of the client means: an option that it does not take, refused for good, or
     away. A source that `is_running` is only away while it is refused, for as long as its patience
@@ -143,14 +157,17 @@ def of_error(where: str, error: Any, note: ErrorNote, *, is_running: bool = Fals
         )
     for said, why in ((note.name, note.text), (name, text)):
         if said in REFUSALS and not is_running:
-            return RunError(
-                where=where,
-                what=f"Kafka refuses it ({why})",
-                remedy="see the credentials in the options, and what they may read",
-            )
+            what = f"Kafka refuses it ({why})"
+            return RunError(where=where, what=what, remedy=REMEDIES[said])
     detail = f"; {note.text}" if note.text else ""
     return SourceAwayError(
         where=where,
         what=f"Kafka cannot be reached ({text}{detail})",
-        remedy="see that its brokers are there, and can be reached from here",
+        remedy=remedy_of_absence(note.name, name),
     )
+
+
+def remedy_of_absence(*names: str) -> str:
+    """What to do about a Kafka that cannot be reached, by what the client has reported."""
+    away = "see that its brokers are there, and can be reached from here"
+    return next((REMEDIES[name] for name in names if name in REMEDIES), away)

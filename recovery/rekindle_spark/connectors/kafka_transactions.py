@@ -50,20 +50,21 @@ PRODUCER = {
 # Answers of brokers while they settle who coordinates a group.
 UNSETTLED = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
 UNSETTLED_SECONDS = 0.1
+# That the group is refused is reported meanwhile, so the first call for its offset is a short one.
+LOOK_SECONDS = 2.0
 FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
-# What no waiting will mend, beside refused credentials.
+# What no waiting will mend, beside refused credentials and rights.
 LASTING = (
     "MSG_SIZE_TOO_LARGE",
     "INVALID_RECORD",
     "INVALID_TIMESTAMP",
     "RECORD_LIST_TOO_LARGE",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    "GROUP_AUTHORIZATION_FAILED",
     "OFFSET_METADATA_TOO_LARGE",
     "INVALID_TRANSACTION_TIMEOUT",
 )
 # With these the client refuses calls while a transaction has failed. They do not say why.
 CLOSED = ("_STATE", "_FATAL")
+TIMED_OUT = "_TIMED_OUT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,8 @@ class TransactionalWriter:
             try:
                 found = self._committed(consumer)
             except kafka_options.library().KafkaException as error:
-                if error.args[0].name() == "_TIMED_OUT" and self._is_unfinished(given):
+                is_silent = error.args[0].name() == TIMED_OUT and not self._is_refused
+                if is_silent and self._is_unfinished(given):
                     raise self._hanging() from error
                 raise
             self._group = consumer.consumer_group_metadata()
@@ -257,7 +259,7 @@ class TransactionalWriter:
         try:
             yield consumer
         finally:
-            consumer.poll(0)  # for the note
+            kafka_options.take_note(consumer, self.note)
             consumer.close()
 
     def _is_unfinished(self, given: dict[str, Any]) -> bool:
@@ -273,10 +275,10 @@ class TransactionalWriter:
     def _committed(self, consumer: Any) -> Any:
         """The group's offset. Who coordinates a group of a new cluster, or of a broker that has
         just started, is not settled at once: it is asked again for a while."""
-        library = kafka_options.library()
+        library, seconds = kafka_options.library(), LOOK_SECONDS
         deadline = time.monotonic() + ASK_SECONDS_MAX
         while True:
-            left = deadline - time.monotonic()
+            left = min(seconds, deadline - time.monotonic())
             try:
                 found = consumer.committed([self._place()], max(0.1, left))[0]
                 if found.error is None:
@@ -284,9 +286,14 @@ class TransactionalWriter:
                 error = library.KafkaException(found.error)
             except library.KafkaException as raised:
                 error = raised
-            if error.args[0].name() not in UNSETTLED or time.monotonic() > deadline:
+            kafka_options.take_note(consumer, self.note)
+            name, is_over = error.args[0].name(), time.monotonic() > deadline
+            if name not in (*UNSETTLED, TIMED_OUT) or is_over or self._is_refused:
                 raise error
-            time.sleep(UNSETTLED_SECONDS)
+            if name == TIMED_OUT:
+                seconds = ASK_SECONDS_MAX
+            else:
+                time.sleep(UNSETTLED_SECONDS)
 
     def _count(self, given: dict[str, Any]) -> int:
         """How many partitions the topic has. It is described: that makes no topic."""
@@ -314,9 +321,9 @@ class TransactionalWriter:
                 if one.name() in FENCED:
                     raise self._fenced() from error
                 if one.name() in (*LASTING, *kafka_options.REFUSALS):
-                    raise self._refused(one.str() or one.name()) from error
-            if self.note.name in kafka_options.REFUSALS:
-                raise self._refused(self.note.text) from error
+                    raise self._refused(one.name(), one.str() or one.name()) from error
+            if self._is_refused:
+                raise self._refused(self.note.name, self.note.text) from error
             if cause.name() == "UNKNOWN_TOPIC_OR_PART":
                 raise self._unknown() from error
             raise self._away(cause) from error
@@ -328,12 +335,19 @@ class TransactionalWriter:
             remedy="nothing is to be done where another driver of this store has taken over",
         )
 
-    def _refused(self, why: str) -> RunError:
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the client has reported that it is refused. Where records were written before, a
+        certificate may be about to be renewed: Kafka is away."""
+        is_renewed = self.is_known and self.note.name == kafka_options.TLS
+        return self.note.name in kafka_options.REFUSALS and not is_renewed
+
+    def _refused(self, name: str, why: str) -> RunError:
+        remedy = kafka_options.REMEDIES.get(name, "see the topic's settings and the sink's options")
         return RunError(
             where=self.where,
             what=f"Kafka refuses the records or the writer ({why})",
-            remedy="see the topic's settings, the options of the sink and its credentials; what is "
-            "committed stays, and is written by the next start",
+            remedy=f"{remedy}; what is committed stays, and is written by the next start",
         )
 
     def _unknown(self) -> RekindleError:
@@ -354,7 +368,8 @@ class TransactionalWriter:
 
     def _away(self, error: Any) -> SinkAwayError:
         detail = f"; {self.note.text}" if self.note.text else ""
-        return _unreached(self.where, f"{error.str() or error.name()}{detail}")
+        why = f"{error.str() or error.name()}{detail}"
+        return _unreached(self.where, why, kafka_options.remedy_of_absence(self.note.name))
 
 
 @dataclass(slots=True)
@@ -394,11 +409,11 @@ class _Sent:
         )
 
 
-def _unreached(where: str, why: str) -> SinkAwayError:
+def _unreached(where: str, why: str, remedy: str = "") -> SinkAwayError:
     return SinkAwayError(
         where=where,
         what=f"Kafka cannot be reached ({why})",
-        remedy="see that its brokers are there, and can be reached from here",
+        remedy=remedy or kafka_options.remedy_of_absence(),
     )
 
 

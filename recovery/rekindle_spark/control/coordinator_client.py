@@ -22,7 +22,7 @@ from rekindle import coordination, protocol
 from rekindle.coordination import ApplicationReading, Case, directive_acceptance
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
 from rekindle.coordination.instructions import Instruction
-from rekindle.model.errors import FencedError
+from rekindle.model.errors import RekindleError
 from rekindle_spark.control import report_builder
 from rekindle_spark.driver import driver_clock
 
@@ -51,8 +51,9 @@ class CoordinatorContact(Protocol):
         """Whether there are directives to be looked at."""
 
     @property
-    def fenced(self) -> FencedError | None:
-        """Why this driver must stop, once a newer one is known, or another store's history."""
+    def fenced(self) -> RekindleError | None:
+        """Why this driver must stop: FencedError once a newer one is known, InputError once another
+        store's history is."""
 
     @property
     def unreadable(self) -> frozenset[int]:
@@ -135,8 +136,9 @@ class CoordinatorClient(Generic[Reports]):
         return is_planned or (self.contact is not None and self.contact.waiting)
 
     @property
-    def fenced(self) -> FencedError | None:
-        """Why this driver must stop, once a newer one is known, or another store's history."""
+    def fenced(self) -> RekindleError | None:
+        """Why this driver must stop: FencedError once a newer one is known, InputError once another
+        store's history is."""
         return None if self.contact is None else self.contact.fenced
 
     def refused(self) -> list[tuple[str, str]]:

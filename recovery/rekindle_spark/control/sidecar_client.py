@@ -15,9 +15,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from rekindle import protocol
-from rekindle.model.errors import FencedError, InputError
+from rekindle.model.errors import FencedError, InputError, RekindleError
 from rekindle.protocol import Acknowledgement, Directive, Handshake, Report, msgspec_warmup
 from rekindle.protocol.store_paths import Place
 
@@ -51,6 +52,27 @@ def handshake(identity: Place, generation: int, store: str = "") -> Handshake:
         process_id=os.getpid(),
         store=store,
     )
+
+
+def refusal(path: Path, identity: Place, generation: int, store: str) -> InputError | None:
+    """Why the sidecar would not take a driver that would be of this generation, before anything is
+    started; None where it would, or cannot say. `store` is as in `handshake`."""
+    would_be = handshake(identity, generation, store)
+    asked = urlencode({**identity._asdict(), "generation": generation, "store": store})
+    channel = _Channel(path)
+    try:
+        channel.get(f"/v1/admission?{asked}")
+    except SidecarRefused as refused:
+        if refused.status == http.HTTPStatus.CONFLICT:
+            error = _reason_to_stop(would_be, refused.body)
+            return InputError(where=error.where, what=error.what, remedy=error.remedy)
+        if refused.status == http.HTTPStatus.BAD_REQUEST:
+            return InputError(**_told(refused.body))
+    except FORESEEN:  # it is not there yet, or of a release that does not know the request
+        pass
+    finally:
+        channel.close()
+    return None
 
 
 class SidecarRefused(Exception):
@@ -92,7 +114,7 @@ class SidecarClient:
         self._stopping = False
         self._contact_at = time.monotonic()
         self._led = True
-        self._fenced: FencedError | None = None
+        self._fenced: RekindleError | None = None
         self.trouble = ""
         self._refusals: dict[str, str] = {}
         self._threads = [
@@ -125,8 +147,9 @@ class SidecarClient:
         return self._led
 
     @property
-    def fenced(self) -> FencedError | None:
-        """Why this driver must stop, once a newer one is known, or another store's history."""
+    def fenced(self) -> RekindleError | None:
+        """Why this driver must stop: FencedError once a newer one is known, InputError once another
+        store's history is."""
         return self._fenced
 
     @property
@@ -297,12 +320,16 @@ class SidecarClient:
             self._changed.wait_for(lambda: self._stopping, timeout=seconds)
 
 
-def _reason_to_stop(hello: Handshake, body: Mapping[str, Any]) -> FencedError:
+def _told(body: Mapping[str, Any]) -> dict[str, str]:
+    """Place, fault and remedy as the sidecar says them."""
+    return {name: str(body.get(name, ""))[:1_000] for name in OF_ERRORS}
+
+
+def _reason_to_stop(hello: Handshake, body: Mapping[str, Any]) -> RekindleError:
     """What a driver ends with that the sidecar does not take any more."""
     place = f"{hello.namespace}/{hello.application}"
     if "store" in body:
-        where, what, remedy = (str(body.get(name, ""))[:1_000] for name in OF_ERRORS)
-        return FencedError(where=where, what=what, remedy=remedy)
+        return InputError(**_told(body))
     return FencedError(
         where=f"application {place}",
         what=f"has had a driver of generation {body.get('generation', '?')}, this one is of "

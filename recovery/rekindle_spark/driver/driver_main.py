@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from rekindle import coordination
 from rekindle.coordination import coordination_state
 from rekindle.coordination.directive_acceptance import AcceptedDirectives
-from rekindle.model.errors import InputError, RunError
+from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.settings import ADAPTIVE, COMPACTED, LINKS, Settings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle.protocol import store_paths
@@ -100,7 +100,8 @@ def run(
     for the rest of a replayed input at once. `started` is called by this thread once Spark is
     there, before a generation is taken.
 
-    Raises InputError before anything is started; RunError when the run cannot go on. What is
+    Raises InputError before anything is started, and later only where another checkpoint store's
+    history under this name was not known before; RunError when the run cannot go on. What is
     committed stays, and a later run goes on from there.
     """
     plain = program.build(pipeline)
@@ -108,11 +109,9 @@ def run(
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
     shipped = program_pickle.pack(plain)
     source_polls.check(_unbounded(plain))
-    patience = StoreRetry(
-        settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
-    )
-    store = CheckpointStore(place.store, patience)
+    store = _store(place, settings)
     _check_history(plain, settings, store)
+    _check_admission(place, store)
     declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
@@ -134,7 +133,7 @@ def run(
             history = store.read()
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
-        store.patience = replace(patience, say=events.store_away)
+        store.patience = replace(store.patience, say=events.store_away)
         packed = program_pickle.pack(built) if _with_records(built, plain, store) else shipped
         program_file = store.write_program(packed), work_items.program_digest(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
@@ -144,10 +143,16 @@ def run(
             sidecar.start()
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
-        store.patience = replace(patience, say=partial(_store_away, events, guidance))
+        store.patience = replace(store.patience, say=partial(_store_away, events, guidance))
         claimed = savepoint_upgrade.claimed(history, store.generation)
         del history  # the application has what it needs of it
         _run(application, guidance, claimed)
+
+
+def _store(place: DriverPlace, settings: Settings) -> CheckpointStore:
+    """The checkpoint store, which is not looked at."""
+    seconds, where = settings.runtime.store_patience_seconds, f"checkpoint store {place.store}"
+    return CheckpointStore(place.store, StoreRetry(seconds, where=where))
 
 
 def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:
@@ -241,6 +246,23 @@ def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -
     output_commit.unpublished(history)
     output_commit.read_back(built, history, stopped_branches.branch_restore_points(built, history))
     _cuts(built, settings, history)
+
+
+def _check_admission(place: DriverPlace, store: CheckpointStore) -> None:
+    """Raise InputError where the coordination store has another checkpoint store's history under
+    this driver's name, or a newer driver's, as far as the sidecar can say by now. Later a driver
+    ends for the same cause."""
+    if place.sidecar is None:
+        return
+    generation, refusal = 0, None
+    # A driver that has started since the look at the store is no reason to refuse this one.
+    while (newest := store.next_generation()) != generation:
+        generation, identity = newest, store.identity() if newest > 1 else ""
+        refusal = sidecar_client.refusal(place.sidecar, place.identity, generation, identity)
+        if refusal is None:
+            return
+    assert refusal is not None
+    raise refusal
 
 
 def _cuts(built: Program, settings: Settings, history: StoreHistory) -> dict[int, Cut]:
@@ -338,7 +360,7 @@ def _run(
         guidance.finish()
         if loop.is_saved:
             store.drop(SAVEPOINT_REQUEST)
-    except RunError as error:
+    except RekindleError as error:
         application.events.write("failed", text=str(error))
         raise
     finally:

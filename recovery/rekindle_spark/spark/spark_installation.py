@@ -1,4 +1,4 @@
-"""The Spark on this machine: Java, the installed pyspark, and the folder that SPARK_HOME names.
+"""What Spark needs on this machine: Java, pyspark, the right SPARK_HOME, and a network.
 
 The command line calls it before it tries a pipeline or starts a process, and the driver before it
 starts Spark: Spark itself only reports that its gateway has ended, and names neither. Java is that
@@ -9,6 +9,7 @@ import locale
 import os
 import re
 import shutil
+import socket
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,9 @@ from rekindle.model.errors import InputError
 VERSION = "4.3"
 JAVA_VERSION_MIN = 17
 JAVA_SECONDS_MAX = 60.0
+LOOPBACK, LOOPBACK_SECONDS_MAX = "127.0.0.1", 5.0
+# Where one of these is set Spark may know its machine's address, the last two by a spark-env.sh.
+ADDRESSES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_CONF_DIR", "SPARK_HOME")
 # The codeset of the locales C and POSIX on Linux. Java on macOS reads paths as UTF-8 in any locale.
 ASCII = "ANSI_X3.4-1968"
 
@@ -30,6 +34,8 @@ def check(spark_home: str | None) -> None:
     """
     check_pyspark()
     read_java_version(find_java())
+    _check_loopback()
+    _check_name()
     if spark_home:
         _check_home(spark_home)
 
@@ -98,6 +104,36 @@ def read_java_version(java: Path) -> str:
             remedy=f"install a JDK {JAVA_VERSION_MIN} or newer, or point JAVA_HOME to one",
         )
     return said
+
+
+def _check_loopback() -> None:
+    """Refuse a machine whose processes do not reach each other. Daemons would listen, and wait for
+    each other until their start takes too long."""
+    try:
+        with socket.create_server((LOOPBACK, 0)) as server:
+            address = server.getsockname()
+            socket.create_connection(address, timeout=LOOPBACK_SECONDS_MAX).close()
+    except OSError as error:
+        raise InputError(
+            where=LOOPBACK,
+            what=f"cannot be reached on this machine ({error.strerror or error})",
+            remedy="bring its loopback interface up, with `ip link set lo up`",
+        ) from error
+
+
+def _check_name() -> None:
+    """Refuse a machine that does not know its own name, which Spark looks up at its start."""
+    if any(os.environ.get(variable) for variable in ADDRESSES):
+        return
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError) as error:
+        raise InputError(
+            where=f"host name {name}",
+            what=f"cannot be resolved on this machine ({getattr(error, 'strerror', error)})",
+            remedy=f"add it to /etc/hosts, or set {ADDRESSES[0]} to an address of this machine",
+        ) from error
 
 
 def _check_home(home: str) -> None:

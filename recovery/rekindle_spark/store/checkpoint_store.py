@@ -179,6 +179,12 @@ class CheckpointStore:
         """A name that this store shares with its copies alone; generations count within it."""
         return self.patience.through(lambda: commit_log.identity(self.files))
 
+    def next_generation(self) -> int:
+        """The generation that a driver would get which started now."""
+        return (
+            self.patience.through(lambda: max(numbered(self.files, "generations"), default=0)) + 1
+        )
+
     def read(self) -> StoreHistory:
         """What drivers have left up to now; changes nothing.
 

@@ -7,6 +7,8 @@ The last tests run the command as a process.
 
 import locale
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -17,6 +19,7 @@ import pytest
 from wrong_pipelines import GOOD, NOBODY, write_pipeline
 
 import rekindle
+from rekindle.model.errors import InputError
 from rekindle_cli import command_line
 from rekindle_spark.spark import spark_installation
 from rekindle_spark.store.checkpoint_store import CheckpointStore
@@ -251,6 +254,65 @@ def test_a_pyspark_of_another_version_is_refused_by_all_that_use_it(
         f"pyspark in {packages}: is version 3.5.1, needed is 4.3; "
         "pip install 'pyspark==4.3.*', or use an environment with nothing but rekindle[spark]"
     )
+
+
+# Run in a network of its own, as a container has that was given none: its loopback interface is
+# down, and it has no server that knows names.
+ALONE = """
+import fcntl, socket, struct, sys
+from rekindle_cli import command_line
+if sys.argv.pop(1) == "up":
+    with socket.socket() as any_socket:  # SIOCSIFFLAGS, IFF_UP | IFF_RUNNING
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
+    socket.sethostname("nowhere")
+sys.exit(command_line.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("loopback", "message"),
+    [
+        (
+            "down",
+            "127.0.0.1: cannot be reached on this machine (Network is unreachable); bring its "
+            "loopback interface up, with `ip link set lo up`",
+        ),
+        ("up", "host name nowhere: cannot be resolved on this machine"),
+    ],
+)
+def test_a_machine_without_loopback_or_a_name_is_refused_before_anything_waits(
+    file: Path, monkeypatch: pytest.MonkeyPatch, loopback: str, message: str
+) -> None:
+    apart = ["unshare", "--map-root-user", "--net", "--uts"]
+    if shutil.which(apart[0]) is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("networks of their own need root or user namespaces")
+    for variable in spark_installation.ADDRESSES:
+        monkeypatch.delenv(variable, raising=False)
+    environment = {**os.environ, "PYTHONPATH": SOURCES}
+    _, locally, _ = run_places(write_pipeline(file, HANGS))
+    done = subprocess.run(
+        [*apart, sys.executable, "-c", ALONE, loopback, *locally],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(message)
+
+
+@pytest.mark.parametrize("variable", ["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_CONF_DIR"])
+def test_a_machine_whose_address_spark_is_told_needs_no_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for known in spark_installation.ADDRESSES:
+        monkeypatch.delenv(known, raising=False)
+    monkeypatch.setattr(socket, "gethostname", lambda: "a" * 64)  # no name may be so long
+    with pytest.raises(InputError, match=r"^host name a+: cannot be resolved .* SPARK_LOCAL_IP"):
+        spark_installation.check(None)
+    monkeypatch.setenv(variable, "127.0.0.1")
+    spark_installation.check(None)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ import pytest
 
 from rekindle.protocol import CheckpointReport, Heartbeat, ProgressReport, store_paths
 from rekindle_sidecar import sidecar_metrics
-from rekindle_sidecar.held_records import Envelope, choose_directives, read_directive
+from rekindle_sidecar.held_records import (
+    Envelope,
+    PresentRecords,
+    Stamp,
+    choose_directives,
+    read_directive,
+)
 from rekindle_sidecar.http_errors import Cause, RequestRefusal
 from rekindle_sidecar.sidecar_session import LEADERLESS_SECONDS, SidecarSession
 
@@ -35,6 +41,7 @@ class Office:
     def __init__(self) -> None:
         self.now = 100.0
         self.line = Line()
+        self.standing: PresentRecords | None = None
         self.desk = SidecarSession(
             PLACE, CONTACT_SECONDS, clock=lambda: self.now, wall_clock=lambda: self.now + 1e9
         )
@@ -49,6 +56,15 @@ class Office:
         }
         data = msgspec.json.encode({**hello, **fields})
         return json.loads(self.desk.handshake(data, self.line, peer))
+
+    def admission(self, generation: int, store: str, name: str = PLACE.application) -> Any:
+        async def look() -> PresentRecords | None:
+            return self.standing
+
+        self.desk.look = look
+        return json.loads(
+            asyncio.run(self.desk.admission(PLACE.namespace, name, generation, store))
+        )
 
     def report(self, sequence: int = 1, generation: int = 1) -> None:
         report = CheckpointReport(generation=generation, sequence=sequence, epoch=1, at=0.0)
@@ -184,6 +200,67 @@ def test_a_history_of_another_store_refuses_the_driver_until_another_comes(
     office.handshake(2, store="other")
     office.report(3, 2)
     assert office.desk.wanted_heartbeat() is not None
+
+
+def topology(generation: int, store: str = "") -> PresentRecords:
+    return PresentRecords(None, Stamp(generation, 5, store))
+
+
+def heartbeat(generation: int, store: str = "") -> PresentRecords:
+    return PresentRecords(Heartbeat(generation=generation, since=0.0, store=store), None)
+
+
+OF_ANOTHER_STORE = [
+    (topology(2, "one"), "has another checkpoint store, with a history up to generation 2"),
+    (heartbeat(2, "one"), "has a driver of generation 2, with another checkpoint store"),
+]
+
+
+@pytest.mark.parametrize(
+    ("standing", "store", "what"),
+    [
+        *((standing, "other", what) for standing, what in OF_ANOTHER_STORE),
+        # no driver has ever started on the checkpoint store
+        *((standing, "", what) for standing, what in OF_ANOTHER_STORE),
+        # an older copy, and records of a driver that did not say its store
+        (topology(5, "one"), "one", "is of generation 4, and there is a driver of generation 5"),
+        (heartbeat(5), "one", "is of generation 4, and there is a driver of generation 5"),
+    ],
+    ids=str,
+)
+def test_a_driver_learns_before_it_begins_that_it_would_be_refused(
+    standing: PresentRecords, store: str, what: str
+) -> None:
+    office = Office()
+    office.standing = standing
+    found = refusal(office.admission, 4, store)
+    assert (found.status, found.body["what"]) == (409, what)
+    assert office.desk.wanted_heartbeat() is None
+
+
+@pytest.mark.parametrize(
+    ("standing", "is_reachable"),
+    [
+        (None, False),
+        (PresentRecords(None, None), True),
+        (topology(3, "one"), True),
+        (heartbeat(4, "one"), True),
+        (topology(3), True),
+    ],
+    ids=str,
+)
+def test_a_driver_that_would_be_taken_or_of_which_nothing_is_known_may_begin(
+    standing: PresentRecords | None, is_reachable: bool
+) -> None:
+    office = Office()
+    office.standing = standing
+    assert office.admission(4, "one") == {"store_reachable": is_reachable}
+
+
+def test_a_driver_of_another_application_is_refused_before_it_begins() -> None:
+    found = refusal(Office().admission, 1, "", "another")
+    assert (found.status, found.cause) == (400, Cause.MALFORMED)
+    assert found.body["what"] == "is of default/another, not of default/application"
 
 
 def test_what_a_fenced_driver_says_does_not_keep_the_newer_ones_heartbeat() -> None:

@@ -17,6 +17,7 @@ from unittest import mock
 import fastavro
 import pyarrow as pa
 import pytest
+import tls_servers
 
 from rekindle.model.errors import InputError, SourceAwayError
 from rekindle_spark.connectors import avro_values
@@ -308,8 +309,27 @@ def test_a_registry_that_is_away_or_refuses_makes_the_source_away(
     registry.status = status  # a page that is not there is no schema that is unknown
     with pytest.raises(SourceAwayError, match=rf"cannot be reached \(answers {status}\)"):
         Avro(SCHEMA, registry.url).decode([order(1, "a")])
-    with pytest.raises(SourceAwayError, match=r"cannot be reached \(URLError\)"):
+    with pytest.raises(SourceAwayError, match=r"reached \(.*Connection refused\); see that it is"):
         Avro(SCHEMA, "http://127.0.0.1:1").decode([order(1, "a")])
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(401, "see its credentials"), (403, "let its user read schemas")]
+)
+def test_a_registry_that_refuses_its_user_says_so(
+    registry: Registry, status: int, remedy: str
+) -> None:
+    registry.status = status
+    with pytest.raises(SourceAwayError, match=rf"\(answers {status}\); {remedy}"):
+        Avro(SCHEMA, registry.url).decode([order(1, "a")])
+
+
+def test_a_registry_whose_certificate_is_not_trusted_says_so(tmp_path: Path) -> None:
+    with (
+        tls_servers.tls_server(tls_servers.tls_files(tmp_path)) as (host, port),
+        pytest.raises(SourceAwayError, match=r"certificate verify failed.*; let the nodes trust"),
+    ):
+        Avro(SCHEMA, f"https://{host}:{port}").decode([order(1, "a")])
 
 
 UNKNOWN = struct.pack(">bI", 0, 99) + b"x"

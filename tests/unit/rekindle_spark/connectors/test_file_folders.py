@@ -9,8 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from file_inputs import ends, everything, form_of, lines, on_a_node, source, values, write
+from file_inputs import (
+    SCHEMA,
+    ends,
+    everything,
+    form_of,
+    lines,
+    on_a_node,
+    source,
+    values,
+    write,
+)
 
 from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
 from rekindle_spark.connectors import file_folders, file_listing, file_rows
@@ -199,6 +211,32 @@ def test_a_file_that_a_node_has_open_is_compared_again_once_it_was_written(input
     rewrite(inputs / "a", lines(*range(300_000, 360_000)))
     with pytest.raises(DataLossError, match="replaced or changed, and its rows are logged"):
         node.read("0", 30_000, 30_001)
+
+
+def test_of_what_differs_between_the_ends_alone_the_checksums_of_pages_tell(inputs: Path) -> None:
+    path, count = inputs / "a", 12_000
+    at = pa.array([0] * count, pa.timestamp("us"))
+    table = pa.table({"at": at, "key": ["k"] * count, "value": range(count)}, schema=SCHEMA)
+    pq.write_table(
+        table,
+        path,
+        compression="none",
+        use_dictionary=["key"],
+        data_page_size=8_192,
+        row_group_size=2_000,
+        write_page_checksum=True,
+    )
+    found = source(inputs, "parquet")
+    assert ends(found) == {"0": (0, count)}
+    before, data = path.stat(), path.read_bytes()
+    value = (7_000).to_bytes(8, "little")
+    assert (data.count(value), data.index(value) >> 16) == (1, 1)
+    assert len(data) - data.index(value) > 1 << 16
+    path.write_bytes(data.replace(value, (7).to_bytes(8, "little")))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    read = on_a_node(found).read("0", 0, count)
+    assert values(read) == [*range(6_000), *range(8_000, count)]
+    assert read.rejects.num_rows == 2_000
 
 
 def test_a_driver_that_starts_takes_a_file_with_another_digest_for_a_changed_one(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import tls_servers
 
 from rekindle.model.errors import DataLossError, InputError, RunError, SourceAwayError
 from rekindle_spark.connectors import hidden_values, kafka, kafka_options, kafka_ranges
@@ -222,6 +223,52 @@ def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.Mon
         Kafka("127.0.0.1:1", topics=["flights"]).latest_offsets()
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("_SSL", "ssl.ca.location"),
+        ("_AUTHENTICATION", "the credentials and the sasl.mechanism"),
+        ("SASL_AUTHENTICATION_FAILED", "the credentials"),
+        ("TOPIC_AUTHORIZATION_FAILED", "the rights to the topic"),
+        ("GROUP_AUTHORIZATION_FAILED", "the right to read the consumer group"),
+        ("CLUSTER_AUTHORIZATION_FAILED", "the right IdempotentWrite to the cluster"),
+        ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "the rights to transactional ids"),
+    ],
+)
+def test_a_refusal_names_what_to_do(name: str, remedy: str) -> None:
+    refused = kafka_options.of_error("Kafka", Fault(name), ErrorNote())
+    assert type(refused) is RunError
+    assert f"Kafka refuses it (words of {name})" in refused.what
+    assert remedy in refused.remedy
+    later = kafka_options.of_error("Kafka", Fault(name), ErrorNote(), is_running=True)
+    assert isinstance(later, SourceAwayError)
+    assert later.remedy == refused.remedy
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_certificate_that_is_not_trusted_is_no_absence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_trusted: bool
+) -> None:
+    """A server that is trusted and closes the connection may come back."""
+    monkeypatch.setattr(kafka, "ASK_SECONDS_MAX", 0.5)
+    files, other = (
+        tls_servers.tls_files(tmp_path / "its"),
+        tls_servers.tls_files(tmp_path / "other"),
+    )
+    with tls_servers.tls_server(files) as (host, port):
+        authority = files.authority if is_trusted else other.authority
+        options = {"security.protocol": "SSL", "ssl.ca.location": str(authority)}
+        asked = Kafka(f"{host}:{port}", topics=["flights"], options=options)
+        with pytest.raises(RunError) as failed:
+            asked.latest_offsets()
+    if is_trusted:
+        assert isinstance(failed.value, SourceAwayError)
+    else:
+        assert type(failed.value) is RunError
+        assert "certificate verify failed" in failed.value.what
+        assert "ssl.ca.location" in failed.value.remedy
+
+
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("is_a_message", [False, True])
 def test_a_refusal_explains_the_silence_of_a_partition_and_may_pass(
@@ -299,16 +346,18 @@ def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence
         def commit(**_: Any) -> None:
             raise Refused(Fault("_TIMED_OUT"))
 
-        def poll(_: float) -> None:
-            given["error_cb"](Fault("GROUP_AUTHORIZATION_FAILED"))
+        def poll(_: float) -> Any:
+            return reported.pop() if reported else None
 
+        reported = [SimpleNamespace(error=lambda: Fault("GROUP_AUTHORIZATION_FAILED"))]
         assert (given["group.id"], given["session.timeout.ms"]) == ("lag", 6_000)
         return SimpleNamespace(commit=commit, poll=poll)
 
     client.Consumer = consumer
     with pytest.raises(RunError, match=r"refuses it \(words of GROUP_AUTH") as refused:
         asking.commit({"flights/0": 5})
-    assert not isinstance(refused.value, SourceAwayError)
+    assert type(refused.value) is RunError
+    assert refused.value.remedy == "give this user the right to read the consumer group"
     assert not asking.note.name
 
 
@@ -421,7 +470,7 @@ def test_who_was_refused_is_asked_again_with_the_secret_of_then(
             given["error_cb"](Fault("_AUTHENTICATION"))
             raise Refused(Fault("_TIMED_OUT"))
 
-        silent = SimpleNamespace(assign=lambda _: None, consume=lambda *_: [], poll=lambda _: 0)
+        silent = SimpleNamespace(assign=lambda _: None, consume=lambda *_: [], poll=lambda _: None)
         silent.position = lambda _: [SimpleNamespace(offset=-1001)]
         silent.describe_topics = silent.commit = refuse
         return silent

@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tls_servers
 
 from rekindle.model.errors import FencedError, RunError, SinkAwayError
 from rekindle_spark.connectors import kafka_options, kafka_transactions
@@ -96,11 +99,8 @@ class Fault:
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client raises Failure."""
-    monkeypatch.setattr(
-        kafka_options,
-        "library",
-        lambda: SimpleNamespace(KafkaException=Failure, TopicPartition=lambda *_, **__: None),
-    )
+    library = SimpleNamespace(KafkaException=Failure, TopicPartition=lambda *_, **__: None)
+    monkeypatch.setattr(kafka_options, "library", lambda: library)
 
 
 @pytest.mark.usefixtures("failing")
@@ -191,6 +191,62 @@ def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.Mon
     monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.5)
     with pytest.raises(SinkAwayError, match="Connection refused"):
         TransactionalWriter(KafkaSink("127.0.0.1:1", "topic"), "topic", "name-0", 0).open()
+
+
+class GroupConsumer:
+    """Reports what it has met of its group in the place of records; asked for the group's offset it
+    only waits, as librdkafka does until it knows who coordinates the group."""
+
+    def __init__(self, *reported: str) -> None:
+        self.reported = [SimpleNamespace(error=partial(Fault, name)) for name in reported]
+        self.waited: list[float] = []
+
+    def committed(self, _: object, seconds: float) -> None:
+        self.waited.append(seconds)
+        raise Failure(Fault("_TIMED_OUT"))
+
+    def poll(self, _: float) -> Any:
+        return self.reported.pop(0) if self.reported else None
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_group_that_may_not_be_read_is_refused_at_once_and_a_silent_one_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.05)
+    library: Any = kafka_options.library()
+    one = writer(StuckProducer())
+    refused = GroupConsumer("GROUP_AUTHORIZATION_FAILED")
+    library.Consumer = lambda _: refused
+    with pytest.raises(RunError, match="words of GROUP_AUTH") as failed, one._meaning():
+        one._read_marker({})
+    assert type(failed.value) is RunError
+    assert failed.value.remedy.startswith("give this user the right to read the consumer group")
+    assert len(refused.waited) == 1
+    one.note.clear()
+    silent = GroupConsumer("_TRANSPORT")
+    library.Consumer = lambda _: silent
+    with pytest.raises(SinkAwayError, match="words of _TRANSPORT"), one._meaning():
+        one._read_marker({})
+    assert len(silent.waited) > 1
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_certificate_that_is_not_trusted_refuses_a_new_sink_and_others_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_known: bool
+) -> None:
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.5)
+    other = tls_servers.tls_files(tmp_path / "other").authority
+    with tls_servers.tls_server(tls_servers.tls_files(tmp_path / "its")) as (host, port):
+        options = {"security.protocol": "SSL", "ssl.ca.location": str(other)}
+        sink = KafkaSink(f"{host}:{port}", "topic", options=options)
+        with pytest.raises(RunError, match="certificate verify failed") as failed:
+            TransactionalWriter(sink, "topic", "name-0", 0, is_known).open()
+    assert type(failed.value) is (SinkAwayError if is_known else RunError)
+    assert "ssl.ca.location" in failed.value.remedy
 
 
 class DeafProducer(StuckProducer):

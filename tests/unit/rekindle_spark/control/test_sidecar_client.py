@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rekindle.model.errors import FencedError, InputError, RekindleError
 from rekindle.protocol import Acknowledgement, CheckpointReport, Handshake, StatisticsReport
+from rekindle.protocol.store_paths import Place
 from rekindle_spark.control import sidecar_client
 from rekindle_spark.control.sidecar_client import UNREADABLE_KNOWN_MAX, SidecarClient
 
@@ -33,6 +35,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.answered: list[int] = []
         self.malformed: dict[int, int] = {}  # with which status
         self.refused: list[int] = []
+        self.admission = (200, dict[str, Any]())
+        self.asked: list[str] = []
         self.hang_ups = 0
         self.open = threading.Event()
         super().__init__(str(path), Handler)
@@ -68,6 +72,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer({})
 
     def do_GET(self) -> None:
+        if self.path.startswith("/v1/admission"):
+            self.server.asked.append(self.path)
+            status, body = self.server.admission
+            self._answer(body, status)
+            return
         self._answer({"directives": [], **self.server.more})
 
     def _answer(self, more: dict[str, Any], status: int = 200) -> None:
@@ -105,23 +114,29 @@ def report(sequence: int) -> CheckpointReport:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "kind", "message"),
     [
         (
             {"fenced": True, "generation": 7, "where": "report", "what": "x", "remedy": "y"},
+            FencedError,
             "application a/b: has had a driver of generation 7, this one is of generation 1; let "
             "the newer one go on; where none runs, name the checkpoint store that the application "
             "had, or start over with `rekindle reset a/b`",
         ),
         (
             {"fenced": True, "store": "other", "where": "here", "what": "that", "remedy": "do it"},
+            InputError,
             "here: that; do it",
         ),
-        ({}, "application a/b: has had a driver of generation ?, this one is of generation 1; let"),
+        (
+            {},
+            FencedError,
+            "application a/b: has had a driver of generation ?, this one is of generation 1; let",
+        ),
     ],
 )
 def test_a_driver_that_is_refused_knows_why_in_a_sentence(
-    body: dict[str, Any], message: str, path: Path
+    body: dict[str, Any], kind: type[RekindleError], message: str, path: Path
 ) -> None:
     with Server(path) as server:
         server.refusal = body
@@ -132,9 +147,52 @@ def test_a_driver_that_is_refused_knows_why_in_a_sentence(
         while speaker.fenced is None:
             assert time.monotonic() < end
             time.sleep(0.01)
+        assert type(speaker.fenced) is kind
         assert str(speaker.fenced).startswith(message)
         speaker.stop()
         server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (200, {"store_reachable": False}, None),
+        (404, {"where": "GET /v1/admission", "what": "not found", "remedy": "see"}, None),
+        (
+            400,
+            {"where": "driver", "what": "is of a/b", "remedy": "give"},
+            "driver: is of a/b; give",
+        ),
+        (
+            409,
+            {"store": "other", "where": "here", "what": "that", "remedy": "do"},
+            "here: that; do",
+        ),
+        (
+            *(
+                409,
+                {"fenced": True, "generation": 7, "where": "driver", "what": "x", "remedy": "y"},
+            ),
+            "application a/b: has had a driver of generation 7, this one is of generation 3; let",
+        ),
+    ],
+    ids=["taken", "earlier sidecar", "other application", "other store", "older copy"],
+)
+def test_a_driver_that_would_be_refused_knows_so_before_it_begins(
+    status: int, body: dict[str, Any], message: str | None, path: Path
+) -> None:
+    with Server(path) as server:
+        server.admission = (status, body)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = sidecar_client.refusal(path, Place("a", "b"), 3, "one")
+        server.shutdown()
+    assert server.asked == ["/v1/admission?namespace=a&application=b&generation=3&store=one"]
+    assert (found is None) == (message is None)
+    assert str(found or "").startswith(message or "")
+
+
+def test_where_no_sidecar_is_yet_nothing_is_refused(path: Path) -> None:
+    assert sidecar_client.refusal(path, Place("a", "b"), 3, "one") is None
 
 
 def test_the_last_report_is_taken_before_the_client_stops(path: Path) -> None:

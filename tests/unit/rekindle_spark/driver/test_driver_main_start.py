@@ -13,7 +13,9 @@ from stores import cut, states
 from rekindle.model import record_format
 from rekindle.model.errors import InputError, RekindleError
 from rekindle.model.settings import Settings
+from rekindle.protocol.store_paths import Place
 from rekindle_spark.connectors.file_source import FileSource
+from rekindle_spark.control import sidecar_client
 from rekindle_spark.driver import driver_clock, driver_main
 from rekindle_spark.driver.driver_main import DriverPlace
 from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
@@ -123,6 +125,60 @@ def test_a_start_that_cannot_read_what_the_store_has_fences_nobody(
     (tmp_path / "store" / folder / "1.json").write_text('{"version": 1}')
     with pytest.raises(RekindleError, match=r"1\.json"):
         start(tmp_path, tmp_path / "events.jsonl")
+
+
+def refusing(
+    monkeypatch: pytest.MonkeyPatch, *answers: Callable[[], InputError | None]
+) -> list[tuple[int, str]]:
+    """A sidecar gives these answers; returns the generations and stores that it is asked about."""
+    asked: list[tuple[int, str]] = []
+
+    def refusal(_path: Path, _of: Place, generation: int, store: str) -> InputError | None:
+        asked.append((generation, store))
+        return answers[len(asked) - 1]()
+
+    monkeypatch.setattr(sidecar_client, "refusal", refusal)
+    return asked
+
+
+def other_store() -> InputError:
+    return InputError(
+        where="application a/b", what="has another checkpoint store", remedy="name it"
+    )
+
+
+def start_with_sidecar(tmp_path: Path, folder: str) -> None:
+    place = DriverPlace(None, tmp_path / folder, tmp_path / "e", {}, sidecar=tmp_path / "socket")
+    driver_main.run(pipeline_of(tmp_path), Settings(), place)
+
+
+def test_a_start_that_its_sidecar_would_refuse_starts_and_fences_nothing(
+    tmp_path: Path, running: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = refusing(monkeypatch, other_store, other_store)
+    monkeypatch.delattr(driver_main, "SparkGateway")
+    with pytest.raises(InputError, match="has another checkpoint store; name it"):
+        start_with_sidecar(tmp_path, "store")
+    with pytest.raises(InputError, match="has another checkpoint store; name it"):
+        start_with_sidecar(tmp_path, "fresh")
+    assert asked == [(2, running.identity()), (1, "")]
+    assert not (tmp_path / "fresh").exists()
+
+
+def test_what_is_refused_because_a_driver_has_just_started_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    store.open(1.0)
+
+    def overtaken() -> InputError:
+        CheckpointStore(tmp_path / "store").open(2.0)
+        return other_store()
+
+    asked = refusing(monkeypatch, overtaken, lambda: None)
+    place = DriverPlace(None, "", tmp_path / "e", {}, sidecar=tmp_path / "socket")
+    driver_main._check_admission(place, store)
+    assert [generation for generation, _ in asked] == [2, 3]
 
 
 def written_with(place: Path, **versions: str) -> None:
