@@ -131,7 +131,7 @@ def check_task_retries() -> None:
         spark.sparkContext.setJobGroup("r", "a run")
         return spark.sparkContext.parallelize([7], 1).map(wait_once).collect()
 
-    def is_retried() -> bool:
+    def retry_now() -> bool:
         retries.note_drop(0.0, 1_000 * time.time())
         return retries.retry(["r"], STALLED_SECONDS) == 1
 
@@ -142,7 +142,7 @@ def check_task_retries() -> None:
         assert retries.retry(["r"], STALLED_SECONDS) == 0
         retries.note_drop(0.0, 1_000 * time.time())
         assert retries.retry(["another"], STALLED_SECONDS) == 0
-        wait_until(is_retried)  # Spark's status of it may come later
+        wait_until(retry_now)  # Spark's status of it may come later
         wait_until(found.done)
         assert found.result() == [7]
 

@@ -19,7 +19,7 @@ PYTEST = ("-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider")
 TEST_SECONDS_MAX = 400
 TRIAL_SECONDS_MAX = 900.0
 PASSED, FAILED = 0, 1
-NAMED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+NAMED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 COUNTED = re.compile(r"\b(\d+) passed\b")
 HUNG = "from pytest-timeout"
 SHOWN_LINES = 15

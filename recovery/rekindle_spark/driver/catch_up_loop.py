@@ -75,10 +75,11 @@ class CatchUpLoop:
         while not self.application.stopping:
             try:
                 self._attend()
+                seconds = job_runner.poll_seconds(self.application)
             except BaseException as error:  # whoever waits for this thread is told, whatever it is
                 self.application.failure = error
                 return
-            time.sleep(job_runner.poll_seconds(self.application))
+            time.sleep(seconds)
 
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""

@@ -73,7 +73,7 @@ def encode(label: Label, table: pa.Table | None) -> bytes:
 
 
 def pack(batch: pa.RecordBatch) -> Packed:
-    """Rows for any frame."""
+    """Rows for any frame. In memory they are there twice meanwhile."""
     if batch.num_rows == 0:
         return NOTHING
     if batch.num_columns and not any(  # the bytes of no columns do not say how many rows

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 POLL_SECONDS = 0.02
-# While all that is placed runs: executors are looked at as often.
+# While all that is placed runs. Executors are not looked at more often either.
 STEADY_POLL_SECONDS = 0.1
 # before a job that has failed is issued again
 RETRY_SECONDS = 0.15
@@ -164,8 +164,8 @@ def submit(
 
 def poll_seconds(application: DriverContext) -> float:
     """How long a loop of the driver may wait before it looks again."""
-    is_steady = application.progress.complete and not application.claimed
-    return STEADY_POLL_SECONDS if is_steady and not application.paused else POLL_SECONDS
+    is_busy = application.progress.catching_up or application.claimed or application.paused
+    return POLL_SECONDS if is_busy else STEADY_POLL_SECONDS
 
 
 def poll(application: DriverContext, running: RunningJob, seconds: float) -> Result | None:

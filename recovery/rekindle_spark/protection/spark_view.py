@@ -204,6 +204,15 @@ class Heartbeats:
             log.warning("silent executors are not noticed before Spark does: %s", first_line(error))
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutorDrop:
+    """When executors were dropped: `at` by time.monotonic(), `clock_millis` by the driver's clock,
+    in milliseconds since 1970."""
+
+    at: float
+    clock_millis: float
+
+
 @dataclass(slots=True)
 class TaskRetries:
     """Tasks of protected queries that run when a silent machine is dropped, and may wait for it.
@@ -214,30 +223,30 @@ class TaskRetries:
     the drop does not ask that executor. So a task that still runs a while after the drop is killed,
     once for each drop, and Spark starts it again; it counts that as no failure.
 
-    Spark shows a task at once when it begins, and that its stage has one that runs only later, so
-    the task's own start is what counts.
+    Spark's status shows a task as soon as it has started, and its stage's count of running tasks
+    with a later update. So the launch time of each task decides. It is of the driver's clock: where
+    that is set back right before a drop, a task is missed and waits as long as without this.
 
-    `context` is the `SparkContext` in the JVM, `array_text` is `java.util.Arrays.toString`. `drops`
-    has the moment of each drop, of time.monotonic(), and in milliseconds of the driver's clock.
+    `context` is the `SparkContext` in the JVM, `array_text` is `java.util.Arrays.toString`.
     """
 
     context: Any
     array_text: Callable[[Any], str]
-    drops: list[tuple[float, float]] = field(default_factory=list)
+    drops: list[ExecutorDrop] = field(default_factory=list)
 
     def note_drop(self, now: float, clock_millis: float) -> None:
         """Record that executors have been dropped."""
-        self.drops.append((now, clock_millis))
+        self.drops.append(ExecutorDrop(now, clock_millis))
 
     def retry(self, runs: Iterable[str], now: float) -> int:
         """Kill tasks of runs that have been running for too long since a drop; returns how many."""
-        due = [millis for since, millis in self.drops if now - since >= STALLED_SECONDS]
+        due = [drop.clock_millis for drop in self.drops if now - drop.at >= STALLED_SECONDS]
         if not due:
             return 0
-        self.drops = [drop for drop in self.drops if now - drop[0] < STALLED_SECONDS]
-        count = 0
+        self.drops = [drop for drop in self.drops if now - drop.at < STALLED_SECONDS]
+        newest, count = max(due), 0
         for task in self._running(runs):
-            if task.launchTime().getTime() <= max(due):
+            if task.launchTime().getTime() <= newest:
                 count += self.context.killTaskAttempt(task.taskId(), True, RETRY_REASON)
         return count
 

@@ -36,7 +36,7 @@ def test_the_machines_clock_may_jump() -> None:
 def test_the_next_epoch_comes_when_it_is_due() -> None:
     looks: list[float] = []
     application: Any = SimpleNamespace(
-        progress=SimpleNamespace(placed={0: "e"}, trailing=frozenset(), complete=True),
+        progress=SimpleNamespace(placed={0: "e"}, trailing=frozenset(), catching_up=set()),
         claimed=set(),
         newest=5,
         paused=False,
@@ -53,7 +53,7 @@ def test_the_next_epoch_comes_when_it_is_due() -> None:
 
 def test_the_runtime_asks_no_other_clock() -> None:
     """But for hosts, by whose clock a row's time is too far ahead to move the watermark, and
-    protected queries, for Spark says by that clock when a task has begun."""
+    protected queries, because Spark records by that clock when tasks start."""
     sources = Path(rekindle_spark.__file__).parent.rglob("*.py")
     asking = {path.name for path in sources if re.search(r"\btime\.time\(", path.read_text())}
     assert asking == {"driver_clock.py", "partition.py", "protection.py"}

@@ -62,7 +62,7 @@ class Executors:
             budget=SimpleNamespace(starved=set(), tight={}),
             settings=SimpleNamespace(runtime=RuntimeSettings()),
             progress=SimpleNamespace(
-                placed=dict(PLACED), retained=SimpleNamespace(held={"a": 0}), complete=True
+                placed=dict(PLACED), retained=SimpleNamespace(held={"a": 0}), catching_up=set()
             ),
         )
         self.pipeline = EpochPipeline(self.application)

@@ -197,3 +197,22 @@ def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
     application.links_rest_until = time.monotonic()
     job_runner.submit(application, lambda: specification, linked=True)
     assert linked == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("catching_up", "claimed", "paused", "is_steady"),
+    [
+        (set(), set(), False, True),
+        ({3}, set(), False, False),
+        (set(), {3}, False, False),
+        (set(), set(), True, False),
+    ],
+    ids=["steady", "catching-up", "work-of-its-own", "paused"],
+)
+def test_loops_look_rarely_only_while_all_that_is_placed_runs(
+    catching_up: set[int], claimed: set[int], paused: bool, is_steady: bool
+) -> None:
+    progress = SimpleNamespace(catching_up=catching_up)
+    application: Any = SimpleNamespace(progress=progress, claimed=claimed, paused=paused)
+    expected = job_runner.STEADY_POLL_SECONDS if is_steady else job_runner.POLL_SECONDS
+    assert job_runner.poll_seconds(application) == expected

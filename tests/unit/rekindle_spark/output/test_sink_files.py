@@ -128,3 +128,23 @@ def test_rows_that_parquet_cannot_hold_name_the_query(tmp_path: Path) -> None:
     outputs = SinkFiles(store_files.at(tmp_path))
     with pytest.raises(StepError, match=r"^query delays: has rows that .* is declared non-null"):
         outputs.write("delays", "0-1.parquet", pa.table([pa.array([None], pa.int64())], schema))
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "codec"),
+    [(1_000, "a", "SNAPPY"), (1_001, "a", "ZSTD"), (100, "a" * 1_000, "ZSTD")],
+    ids=["few", "many", "large"],
+)
+def test_small_files_are_written_with_what_costs_little(
+    store: Path, rows: int, text: str, codec: str
+) -> None:
+    table = pa.table({"n": range(rows), "a.b": [text] * rows, "c": [text.encode()] * rows})
+    outputs = SinkFiles(store_files.at(store))
+    outputs.write("delays", "0-1.parquet", table)
+    outputs.put_in_place()
+    file = pq.ParquetFile(store / "outputs" / "delays" / "0-1.parquet")
+    columns = [file.metadata.row_group(0).column(place) for place in range(3)]
+    assert {column.compression for column in columns} == {codec}
+    has_words = [column.has_dictionary_page for column in columns]
+    assert has_words == [codec == "ZSTD", True, True]
+    assert file.read().equals(table)
