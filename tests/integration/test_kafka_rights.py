@@ -1,5 +1,6 @@
-"""A broker that looks at rights: a sink without the right to write its topic says so."""
+"""A broker that looks at rights: who lacks one is refused at once, with its name."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from secured_broker import USER, AuthorizingBroker
 from rekindle.model.errors import RunError
 from rekindle_local import process_sets
 from rekindle_spark.connectors.hidden_values import FromEnvironment
+from rekindle_spark.connectors.kafka import Kafka
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
 
@@ -90,3 +92,55 @@ def test_a_sink_that_may_not_write_its_topic_is_refused_at_once(
         with pytest.raises(RunError, match=r"refuses the records .*opic.*authoriz") as refused:
             one.write([SinkRecords([b"a"] * count)], EpochMarker(1, 5))
         assert type(refused.value) is RunError
+
+
+@pytest.mark.parametrize(
+    ("lacking", "remedy"),
+    [
+        ("topic", "the rights to the topic"),
+        ("id", "the rights to transactional ids"),
+        ("group", "the right to read the consumer group"),
+    ],
+)
+def test_a_sink_that_lacks_one_of_its_rights_is_refused_with_the_name_of_that(
+    kafka: AuthorizingBroker, options: dict[str, Any], lacking: str, remedy: str
+) -> None:
+    topic = f"lacks-{lacking}"
+    kafka.make_topic(topic)
+    rights: dict[str, list[Right]] = {
+        "topic": [
+            (ResourceType.TOPIC, topic, EXACT, AclOperation.WRITE),
+            (ResourceType.TOPIC, topic, EXACT, AclOperation.READ),
+        ],
+        "id": [(ResourceType.TRANSACTIONAL_ID, f"{topic}-", PREFIX, AclOperation.WRITE)],
+        "group": [(ResourceType.GROUP, f"{topic}-", PREFIX, AclOperation.READ)],
+    }
+    allow(kafka, *(right for name in rights.keys() - {lacking} for right in rights[name]))
+    one = TransactionalWriter(
+        KafkaSink(kafka.secured, topic, options=options), f"topic {topic}", f"{topic}-0", 0
+    )
+    with pytest.raises(RunError, match=r"refuses the records .*authoriz") as refused:
+        one.open()
+    assert type(refused.value) is RunError
+    assert remedy in refused.value.remedy
+    allow(kafka, *rights[lacking])
+    assert one.open() is None
+    one.write([SinkRecords([b"a"])], EpochMarker(1, 5))
+    one.close()
+
+
+def test_a_source_that_lacks_a_right_says_which(
+    kafka: AuthorizingBroker, options: dict[str, Any]
+) -> None:
+    kafka.make_topic("read")
+    source = Kafka(kafka.secured, topics=["read"], options=options, group="watchers")
+    with pytest.raises(RunError, match=r"refuses it .*opic authoriz") as refused:
+        source.latest_offsets()
+    assert "the rights to the topic" in refused.value.remedy
+    allow(kafka, (ResourceType.TOPIC, "read", EXACT, AclOperation.READ))
+    assert source.latest_offsets()["read/0"].latest == 0
+    with pytest.raises(RunError, match=r"refuses it .*roup authoriz") as refused:
+        source.commit({"read/0": 0})
+    assert "the right to read the consumer group" in refused.value.remedy
+    allow(kafka, (ResourceType.GROUP, "watchers", EXACT, AclOperation.READ))
+    source.commit({"read/0": 0})
