@@ -1,6 +1,5 @@
 """A broker that looks at rights: who lacks one is refused at once, with its name."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
