@@ -10,10 +10,10 @@ from store_in_memory import ConnectionInMemory, SharedStore
 
 from rekindle import protocol
 from rekindle.model.errors import RunError
-from rekindle.protocol import Acknowledgement, Handshake, store_paths
+from rekindle.protocol import Acknowledgement, Handshake, Heartbeat, store_paths
 from rekindle.protocol.store_paths import Place
 from rekindle_sidecar.sidecar_session import SidecarSession
-from rekindle_sidecar.store_sync import ACKS_KEPT, ReportDelivery, StoreSync
+from rekindle_sidecar.store_sync import ACKS_KEPT, DriverHeartbeat, ReportDelivery, StoreSync
 from rekindle_zookeeper import Connection
 
 PLACE = Place("team", "flights")
@@ -161,3 +161,19 @@ def test_a_record_that_is_read_while_all_is_forgotten_is_read_again() -> None:
     connection.on_change(delivery.forget)
     found = [delivery.topology(), delivery.topology()]
     assert [one and one.generation for one in found] == [2, 1]
+
+
+def test_a_sidecar_takes_no_heartbeat_along_that_another_has_made() -> None:
+    """The driver has gone from here, and a newer one has begun at another sidecar."""
+    shared, path = SharedStore(), PLACE.path(store_paths.HEARTBEAT)
+    sidecars = [
+        DriverHeartbeat(cast(Connection, FullNamespace(shared)), PLACE) for _ in ("older", "newer")
+    ]
+    for generation, sidecar in enumerate(sidecars, 1):
+        wanted = Heartbeat(generation=generation, since=1.0)
+        assert sidecar.keep(wanted, store="s", arriving=True).up
+    older, newer = sidecars
+    assert older.keep(None, store="s", arriving=False).newer == 2
+    assert shared.connect().get(path) is not None
+    newer.keep(None, store="s", arriving=False)
+    assert shared.connect().get(path) is None

@@ -213,6 +213,20 @@ def test_a_file_that_a_node_has_open_is_compared_again_once_it_was_written(input
         node.read("0", 30_000, 30_001)
 
 
+def test_a_file_that_was_changed_between_its_ends_alone_is_another_by_its_time(
+    inputs: Path,
+) -> None:
+    path, rows = inputs / "a", [*range(200_000, 260_000)]
+    path.write_text(lines(*rows))
+    node, before = on_a_node(source(inputs)), path.stat()
+    assert ends(node) == {"0": (0, 60_000)}
+    path.write_text(lines(*rows[:30_000], 999_999, *rows[30_001:]))
+    assert path.stat().st_size == before.st_size
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+    with pytest.raises(DataLossError, match="replaced or changed, and its rows are logged"):
+        node.read("0", 0, 60_000)
+
+
 def test_of_what_differs_between_the_ends_alone_the_checksums_of_pages_tell(inputs: Path) -> None:
     path, count = inputs / "a", 12_000
     at = pa.array([0] * count, pa.timestamp("us"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from rekindle.model.errors import DamagedError, RunError, StepError
@@ -187,15 +188,31 @@ def test_rows_that_an_earlier_version_has_kept_for_a_branch_are_read(tmp_path: P
     assert given(before) == given(now)
 
 
+def flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
+
+
+def misread(sealed: bytes, place: int) -> bool:
+    """Whether a flipped bit there gives other rows, and no error, to who reads Parquet alone."""
+    whole, damaged = (
+        pa.BufferReader(data[sealed.index(b"PAR1") :]) for data in (sealed, flipped(sealed, place))
+    )
+    try:
+        found = pq.ParquetFile(damaged, page_checksum_verification=True).read(use_threads=False)
+        return not found.equals(pq.ParquetFile(whole).read(use_threads=False))
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+
+
 def test_no_flipped_bit_of_what_a_branch_reads_reaches_it(tmp_path: Path) -> None:
     written(tmp_path, run(built(), NUMBERED0, "dear", rows=50))
     made = stopped_branches.split(built(), records())
     (path,) = (tmp_path / "outputs" / "dear~branch").iterdir()
     whole, right = path.read_bytes(), relayed(made, RELAY0, tmp_path)
-    for place in range(0, len(whole), 41):
-        path.write_bytes(
-            whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
-        )
+    unseen = [place for place in range(whole.index(b"PAR1"), len(whole)) if misread(whole, place)]
+    assert unseen, "Parquet alone does not see them"
+    for place in (*range(0, len(whole), 41), *unseen):
+        path.write_bytes(flipped(whole, place))
         try:
             found = relayed(made, RELAY0, tmp_path)
         except RunError:
