@@ -31,8 +31,8 @@ def readiness(core: Any, name: str) -> str:
 
 
 def beats(file: Path, seconds: float = WAIT_SECONDS_MAX) -> bool:
-    """Whether the pod behind a file of the shared folder is alive; who is not says nothing for so
-    long."""
+    """Whether the pod behind a file of the shared folder is alive; a dead one writes nothing for
+    `seconds`."""
     before = file.stat().st_size
     return process_sets.await_condition(lambda: file.stat().st_size > before, limit_seconds=seconds)
 

@@ -199,7 +199,7 @@ class Broker(KillableServer):
 
     def _await_markers(self, topic: str, partition: int) -> None:
         """Wait until no transaction is open in a partition: one has ended once its coordinator
-        knows of that, and the partition is told later."""
+        knows of that, and the partition records it later."""
         admin, place = self.admin, TopicPartition(topic, partition)
 
         def end(level: IsolationLevel) -> int:
@@ -210,7 +210,7 @@ class Broker(KillableServer):
             )
             return int(asked[place].result().offset)
 
-        def is_told() -> bool:
+        def has_ended() -> bool:
             return end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED)
 
-        assert process_sets.await_condition(is_told, limit_seconds=ASK_SECONDS_MAX), topic
+        assert process_sets.await_condition(has_ended, limit_seconds=ASK_SECONDS_MAX), topic

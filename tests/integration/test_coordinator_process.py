@@ -180,6 +180,7 @@ def test_a_worker_that_dies_is_dropped_and_replaced_through_the_folder_of_the_cl
         wait_until(lambda: dropped(driver) == set(NODES[:2]))
         wait_until(lambda: driver.is_whole and len(driver.nodes) == len(NODES) and not down)
         provisioning.check()
+        assert dropped(driver) == set(NODES[:2])
         assert not driver.refused
     finally:
         provisioning.close()

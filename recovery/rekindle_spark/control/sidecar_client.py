@@ -66,7 +66,7 @@ def refusal(path: Path, identity: Place, generation: int, store: str) -> InputEr
         if refused.status == http.HTTPStatus.CONFLICT:
             error = _reason_to_stop(would_be, refused.body)
             return InputError(where=error.where, what=error.what, remedy=error.remedy)
-        if refused.status == http.HTTPStatus.BAD_REQUEST:
+        if refused.status == http.HTTPStatus.BAD_REQUEST and "what" in refused.body:
             return InputError(**_told(refused.body))
     except FORESEEN:  # it is not there yet, or of a release that does not know the request
         pass

@@ -23,6 +23,7 @@ from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from rekindle.model.errors import InputError, first_line
 from rekindle_spark.protection import start_terms
@@ -47,7 +48,8 @@ REFUSED_TRIGGERS = {
 }
 INTERVAL_TRIGGER = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 # The end of a checkpoint's path where Spark makes up its name: a temporary folder, which goes with
-# the query, or one below `spark.sql.streaming.checkpointLocation` for a query without a name.
+# the query, or one below the default location for a query without a name.
+DEFAULT_LOCATION = "spark.sql.streaming.checkpointLocation"
 UNNAMED_CHECKPOINT = re.compile(r"/(temporary-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 
 log = logging.getLogger(__name__)
@@ -294,6 +296,17 @@ def _checked(name: str, query: Any) -> Any:
     return query
 
 
+def _has_random_checkpoint(query: Any) -> bool:
+    """Whether Spark has made up the name of a query's checkpoint."""
+    engine = query._jsq.streamingQuery()
+    root = str(engine.resolvedCheckpointRoot())
+    unnamed = UNNAMED_CHECKPOINT.search(root)
+    if not unnamed or unnamed[1] or query.name is not None:
+        return bool(unnamed and unnamed[1])
+    default = str(engine.sparkSession().conf().get(DEFAULT_LOCATION, ""))
+    return bool(default) and root[: unnamed.start()].endswith(urlsplit(default).path.rstrip("/"))
+
+
 def _check_startable(where: str, query: Any) -> None:
     """Stop a query that cannot be started again, or only as another one: InputError."""
     trigger = _trigger(query)
@@ -305,8 +318,7 @@ def _check_startable(where: str, query: Any) -> None:
                 what=f"has the trigger {called}, and cannot be stopped and started at any time",
                 remedy="give it `trigger(processingTime=...)`, or leave it out of `protect`",
             )
-    unnamed = UNNAMED_CHECKPOINT.search(str(query._jsq.streamingQuery().resolvedCheckpointRoot()))
-    if unnamed and (unnamed[1] or query.name is None):
+    if _has_random_checkpoint(query):
         query.stop()
         raise InputError(
             where=where,

@@ -234,11 +234,11 @@ class Protection:
         while not self._stopping.is_set():
             if _has_stopped(self._context):
                 raise _of_stopped_spark() from cause
+            if self._guidance.fenced is not None:
+                raise self._guidance.fenced
             try:
                 self._step(self._guidance)
                 failed_looks, cause = 0, None
-            except FencedError:
-                raise
             # whatever it is, it is a fault of ours, and no reason for queries to stand still
             except Exception as error:
                 failed_looks, cause = failed_looks + 1, error

@@ -5,6 +5,7 @@ starts Spark: Spark itself only reports that its gateway has ended, and names ne
 of JAVA_HOME, then of PATH, as Spark looks for it; the local cluster uses it for its own processes.
 """
 
+import errno
 import locale
 import os
 import re
@@ -21,6 +22,7 @@ VERSION = "4.3"
 JAVA_VERSION_MIN = 17
 JAVA_SECONDS_MAX = 60.0
 LOOPBACK, LOOPBACK_SECONDS_MAX = "127.0.0.1", 5.0
+UNREACHABLE = (errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 # Where one of these is set Spark may know its machine's address, the last two by a spark-env.sh.
 ADDRESSES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_CONF_DIR", "SPARK_HOME")
 # The codeset of the locales C and POSIX on Linux. Java on macOS reads paths as UTF-8 in any locale.
@@ -114,6 +116,8 @@ def _check_loopback() -> None:
             address = server.getsockname()
             socket.create_connection(address, timeout=LOOPBACK_SECONDS_MAX).close()
     except OSError as error:
+        if not isinstance(error, TimeoutError) and error.errno not in UNREACHABLE:
+            return  # Spark reports why a process may not listen
         raise InputError(
             where=LOOPBACK,
             what=f"cannot be reached on this machine ({error.strerror or error})",

@@ -205,7 +205,8 @@ def _listed(answers: Iterable[Answer]) -> Answer:
 
 @dataclass
 class Stream:
-    """A StreamingQuery; `progress` is that of its newest batch, `checkpoint` its folder."""
+    """A StreamingQuery; `progress` is that of its newest batch, `checkpoint` its folder, and
+    `checkpoints` where its session has those of queries that name none."""
 
     id: str
     runId: str  # noqa: N815
@@ -218,6 +219,7 @@ class Stream:
     stop_error: Exception | None = None
     look_error: Exception | None = None
     checkpoint: str = "file:/checkpoints/q"
+    checkpoints: str = ""
     name: str | None = None
 
     @property
@@ -246,7 +248,10 @@ class Stream:
     def _jsq(self) -> Answer:
         progress = None if self.progress is None else Answer(json=json.dumps(self.progress))
         trigger = Answer(toString=self.trigger)
-        engine = Answer(trigger=trigger, resolvedCheckpointRoot=self.checkpoint)
+        session = Answer(conf=Answer(get=self.checkpoints))
+        engine = Answer(
+            trigger=trigger, resolvedCheckpointRoot=self.checkpoint, sparkSession=session
+        )
         return Answer(lastProgress=progress, streamingQuery=engine)
 
 

@@ -15,7 +15,7 @@ for name in ("networkx", "pandas", "rekindle_cli.pipeline_file"):
     import_module(name)
 
 # Of this process, so that it does not depend on what else the machine does.
-SECONDS_MAX = 45.0
+SECONDS_MAX = 15.0
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import loud_skips
 import pytest
 from wrong_pipelines import GOOD, NOBODY, write_pipeline
 
@@ -285,7 +286,7 @@ def test_a_machine_without_loopback_or_a_name_is_refused_before_anything_waits(
 ) -> None:
     apart = ["unshare", "--map-root-user", "--net", "--uts"]
     if shutil.which(apart[0]) is None or subprocess.run([*apart, "true"], check=False).returncode:
-        pytest.skip("networks of their own need root or user namespaces")
+        loud_skips.skip("networks of their own need root or user namespaces")
     for variable in spark_installation.ADDRESSES:
         monkeypatch.delenv(variable, raising=False)
     environment = {**os.environ, "PYTHONPATH": SOURCES}

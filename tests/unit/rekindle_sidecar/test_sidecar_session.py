@@ -226,7 +226,14 @@ OF_ANOTHER_STORE = [
         (topology(5, "one"), "one", "is of generation 4, and there is a driver of generation 5"),
         (heartbeat(5), "one", "is of generation 4, and there is a driver of generation 5"),
     ],
-    ids=str,
+    ids=[
+        "topology-of-another-store",
+        "driver-of-another-store",
+        "topology-and-a-fresh-store",
+        "driver-and-a-fresh-store",
+        "newer-topology",
+        "newer-driver",
+    ],
 )
 def test_a_driver_learns_before_it_begins_that_it_would_be_refused(
     standing: PresentRecords, store: str, what: str
@@ -247,7 +254,7 @@ def test_a_driver_learns_before_it_begins_that_it_would_be_refused(
         (heartbeat(4, "one"), True),
         (topology(3), True),
     ],
-    ids=str,
+    ids=["store-away", "nothing", "older-topology", "same-driver", "topology-without-a-store"],
 )
 def test_a_driver_that_would_be_taken_or_of_which_nothing_is_known_may_begin(
     standing: PresentRecords | None, is_reachable: bool

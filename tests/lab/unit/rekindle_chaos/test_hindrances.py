@@ -78,11 +78,11 @@ def test_a_store_is_slow_only_while_the_trap_is_there(trial: Path) -> None:
 
     trap = trial / "traps" / "slow-store"
     trap.touch()
-    slow = seconds()
-    assert slow > 0.3, "a put and a read of a tenth of a megabyte, and what each waits for"
+    least = 0.3  # a put and a read of a tenth of a megabyte, and what each waits for
+    assert seconds() > least
     trap.unlink()
     # a disk may be as slow now and then
-    assert process_sets.await_condition(lambda: seconds() < slow, limit_seconds=LIMIT_SECONDS)
+    assert process_sets.await_condition(lambda: seconds() < least, limit_seconds=LIMIT_SECONDS)
 
 
 @pytest.mark.parametrize("kind", CALLS)

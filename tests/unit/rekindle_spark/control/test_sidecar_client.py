@@ -169,10 +169,8 @@ def test_a_driver_that_is_refused_knows_why_in_a_sentence(
             "here: that; do",
         ),
         (
-            *(
-                409,
-                {"fenced": True, "generation": 7, "where": "driver", "what": "x", "remedy": "y"},
-            ),
+            409,
+            {"fenced": True, "generation": 7, "where": "driver", "what": "x", "remedy": "y"},
             "application a/b: has had a driver of generation 7, this one is of generation 3; let",
         ),
     ],

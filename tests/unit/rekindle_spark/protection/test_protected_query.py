@@ -254,7 +254,7 @@ RANDOM = "0a1b2c3d-0a1b-4c2d-8e3f-0a1b2c3d4e5f"
 def test_a_query_whose_checkpoint_would_be_another_after_a_stop_is_refused(
     checkpoint: str, name: str | None
 ) -> None:
-    stream = Stream("q", "r1", checkpoint=checkpoint, name=name)
+    stream = Stream("q", "r1", checkpoint=checkpoint, name=name, checkpoints="/checkpoints/")
     with pytest.raises(InputError, match="has no checkpoint of its own"):
         begun(stream)
     assert not stream.is_active
@@ -265,13 +265,16 @@ def test_a_query_whose_checkpoint_would_be_another_after_a_stop_is_refused(
     [
         pytest.param("s3a://bucket/checkpoints/orders", None, id="its own"),
         pytest.param(f"s3a://bucket/{RANDOM}", "orders", id="a number that somebody has given"),
+        pytest.param(f"s3a://bucket/tenants/{RANDOM}", None, id="a number of a tenant"),
         pytest.param("file:/temporary-files/orders", None, id="a folder that is called so"),
     ],
 )
+@pytest.mark.parametrize("default", ["", "s3a://bucket/checkpoints"])
 def test_a_checkpoint_that_is_the_same_each_time_is_taken(
-    checkpoint: str, name: str | None
+    checkpoint: str, name: str | None, default: str
 ) -> None:
-    assert begun(Stream("q", "r1", checkpoint=checkpoint, name=name)).is_running
+    stream = Stream("q", "r1", checkpoint=checkpoint, name=name, checkpoints=default)
+    assert begun(stream).is_running
 
 
 def test_a_query_that_comes_back_as_another_one_is_stopped_and_called_again_no_more(
