@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from output_stores import Writer, rows
 
 from rekindle_spark.output.output_compaction import Compaction
@@ -117,3 +118,11 @@ def started(place: Path | str) -> CheckpointStore:
     store = CheckpointStore(place)
     store.open(5.0)
     return store
+
+
+def flip_value(path: Path) -> None:
+    """Change one bit of the last value of an output file's first column."""
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    path.write_bytes(data)

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from whole_stores import OUTPUTS, Driver, all_files, rows_of, started, whole
+from whole_stores import OUTPUTS, Driver, all_files, flip_value, rows_of, started, whole
 
 import rekindle
 from rekindle.model import record_format
@@ -31,14 +30,6 @@ def _driver(store: Path) -> Driver:
     driver = Driver(store)
     driver.newest = 12
     return driver
-
-
-def damage(path: Path) -> None:
-    """Change the last byte of the first column's values."""
-    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
-    data = bytearray(path.read_bytes())
-    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
-    path.write_bytes(data)
 
 
 def output_of(place: Path | str) -> list[int]:
@@ -363,7 +354,7 @@ def test_a_target_that_cannot_be_written_is_refused(store: Path) -> None:
 
 def test_damage_of_the_source_is_not_copied_as_sound(store: Path, tmp_path: Path) -> None:
     name = "outputs/hourly/0-000000005.parquet"
-    damage(store / name)
+    flip_value(store / name)
     copied = store_copies.copy(str(store), str(tmp_path / "copy"))
     assert [damage.place for damage in copied.findings.damages] == [name]
     assert (tmp_path / "copy" / "generations" / "copying").exists(), "no driver starts on it"
@@ -391,7 +382,7 @@ def test_a_damaged_copy_is_mended_by_copying_again(store: Path, tmp_path: Path) 
     target = tmp_path / "copy"
     store_copies.copy(str(store), str(target))
     (target / "outputs/hourly/0-000000002.parquet").unlink()
-    damage(target / "outputs/busiest/0-000000012.parquet")
+    flip_value(target / "outputs/busiest/0-000000012.parquet")
     copied = store_copies.copy(str(store), str(target))
     assert (copied.findings.damages, copied.files) == ([], 2)
 
