@@ -126,11 +126,18 @@ class Kafka:
         """What is committed of each partition.
 
         Raises InputError where a topic is not there when it is asked first, RunError where Kafka
-        refuses before it has ever answered, SourceAwayError where it refuses or is away later.
+        refuses before it has ever answered, SourceAwayError where it refuses or is away later. A
+        certificate that is not trusted is refused at a first start alone.
         """
         if self._asking is None:
             self._asking = _Asking(self)
         return self._asking.offsets()
+
+    def resume(self) -> None:
+        """See `unbounded_source.Resuming`: a certificate that is not trusted may be renewed."""
+        if self._asking is None:
+            self._asking = _Asking(self)
+        self._asking.is_known = True
 
     def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
         """The rows of a range, and the records of it that cannot be decoded."""
@@ -242,12 +249,15 @@ def _headers(headers: Sequence[tuple[str, bytes | None]] | None) -> list[dict[st
 
 @dataclass(slots=True)
 class _Asking:
-    """What the driver asks Kafka, by clients that are made when they are first needed."""
+    """What the driver asks Kafka, by clients that are made when they are first needed. A source
+    `is_known` where the store has offsets of it, and once the run has begun: behind the first
+    poll."""
 
     source: Kafka
     note: ErrorNote = field(default_factory=ErrorNote)
     commit_note: ErrorNote = field(default_factory=ErrorNote)
     asked: int = 0
+    is_known: bool = False
     _admin: Any = None
     _consumer: Any = None
 
@@ -258,9 +268,14 @@ class _Asking:
             identities, oldest, latest = self._answers()
         except library.KafkaException as error:
             self._let_go_of_refused()
+            passing = kafka_options.PASSING if self.is_known else ()
             raise kafka_options.of_error(
-                self._where, error.args[0], self.note, is_running=self.asked > 0
+                *(self._where, error.args[0], self.note),
+                is_running=self.asked > 0,
+                passing=passing,
             ) from error
+        finally:
+            self.is_known = True
         self.asked += 1
         self.note.clear()
         self._check_first(identities)

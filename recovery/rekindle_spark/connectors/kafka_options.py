@@ -46,6 +46,9 @@ REMEDIES = {
     "docs/kafka.md lists",
 }
 REFUSALS = tuple(REMEDIES)
+# What may pass at any time where Kafka has answered this store before, and counts as absence then:
+# a proxy for TLS outlives its brokers, and certificates are renewed.
+PASSING = (TLS,)
 # Measured: with the default of a second a consumer reads a quarter of the rows.
 FETCH_BACKOFF_MS = 10
 
@@ -144,10 +147,17 @@ def take_note(consumer: Any, note: ErrorNote) -> None:
             note(message.error())
 
 
-def of_error(where: str, error: Any, note: ErrorNote, *, is_running: bool = False) -> RekindleError:
+def of_error(
+    where: str,
+    error: Any,
+    note: ErrorNote,
+    *,
+    is_running: bool = False,
+    passing: Sequence[str] = (),
+) -> RekindleError:
     """What an error of the client means: an option that it does not take, refused for good, or
     away. A source that `is_running` is only away while it is refused, for as long as its patience
-    lasts."""
+    lasts, and each is while the refusal is one of `passing`."""
     name, text = error.name(), error.str()
     if name == INVALID:
         return InputError(
@@ -156,7 +166,7 @@ def of_error(where: str, error: Any, note: ErrorNote, *, is_running: bool = Fals
             remedy="mend the options: they are those of librdkafka",
         )
     for said, why in ((note.name, note.text), (name, text)):
-        if said in REFUSALS and not is_running:
+        if said in REFUSALS and said not in passing and not is_running:
             what = f"Kafka refuses it ({why})"
             return RunError(where=where, what=what, remedy=REMEDIES[said])
     detail = f"; {note.text}" if note.text else ""

@@ -62,6 +62,9 @@ LASTING = (
     "OFFSET_METADATA_TOO_LARGE",
     "INVALID_TRANSACTION_TIMEOUT",
 )
+# What may pass where the sink was there before: a broker that has just started may not know yet who
+# has the right to the group.
+PASSING = (*kafka_options.PASSING, "GROUP_AUTHORIZATION_FAILED")
 # With these the client refuses calls while a transaction has failed. They do not say why.
 CLOSED = ("_STATE", "_FATAL")
 TIMED_OUT = "_TIMED_OUT"
@@ -82,8 +85,9 @@ class EpochMarker:
 class TransactionalWriter:
     """Writes as `name`, which is its transactional id and the group of its marker. `index` is the
     query partition. `partition` is where records without a key go, None until it is open. A topic
-    that was there before, which `is_known`, and is not now may come back: it is away. Within
-    `seconds_max` the broker has to acknowledge all records of a transaction."""
+    that was there before, which `is_known`, and is not now may come back: it is away. So it is
+    while one of PASSING refuses it. Within `seconds_max` the broker has to acknowledge all records
+    of a transaction."""
 
     sink: KafkaSink
     where: str
@@ -119,7 +123,7 @@ class TransactionalWriter:
                 producer.poll(0)  # for the note
             marker = self._read_marker(given)
         self.note.clear()
-        self._producer = producer
+        self._producer, self.is_known = producer, True
         return marker
 
     def mark(self, marker: EpochMarker) -> None:
@@ -243,7 +247,7 @@ class TransactionalWriter:
             try:
                 found = self._committed(consumer)
             except kafka_options.library().KafkaException as error:
-                is_silent = error.args[0].name() == TIMED_OUT and not self._is_refused
+                is_silent = error.args[0].name() == TIMED_OUT and not self._is_refusal_noted
                 if is_silent and self._is_unfinished(given):
                     raise self._hanging() from error
                 raise
@@ -288,7 +292,7 @@ class TransactionalWriter:
                 error = raised
             kafka_options.take_note(consumer, self.note)
             name, is_over = error.args[0].name(), time.monotonic() > deadline
-            if name not in (*UNSETTLED, TIMED_OUT) or is_over or self._is_refused:
+            if name not in (*UNSETTLED, TIMED_OUT) or is_over or self._is_refusal_noted:
                 raise error
             if name == TIMED_OUT:
                 seconds = ASK_SECONDS_MAX
@@ -320,9 +324,9 @@ class TransactionalWriter:
             for one in (cause, *self.refused):
                 if one.name() in FENCED:
                     raise self._fenced() from error
-                if one.name() in (*LASTING, *kafka_options.REFUSALS):
+                if one.name() in LASTING or self._is_final(one.name()):
                     raise self._refused(one.name(), one.str() or one.name()) from error
-            if self._is_refused:
+            if self._is_final(self.note.name):
                 raise self._refused(self.note.name, self.note.text) from error
             if cause.name() == "UNKNOWN_TOPIC_OR_PART":
                 raise self._unknown() from error
@@ -336,11 +340,14 @@ class TransactionalWriter:
         )
 
     @property
-    def _is_refused(self) -> bool:
-        """Whether the client has reported that it is refused. Where records were written before, a
-        certificate may be about to be renewed: Kafka is away."""
-        is_renewed = self.is_known and self.note.name == kafka_options.TLS
-        return self.note.name in kafka_options.REFUSALS and not is_renewed
+    def _is_refusal_noted(self) -> bool:
+        """Whether the client has reported that it is refused: it is asked no further."""
+        return self.note.name in kafka_options.REFUSALS
+
+    def _is_final(self, name: str) -> bool:
+        """Whether an error refuses the sink at once, and does not count as absence."""
+        is_passing = self.is_known and name in PASSING
+        return name in kafka_options.REFUSALS and not is_passing
 
     def _refused(self, name: str, why: str) -> RunError:
         remedy = kafka_options.REMEDIES.get(name, "see the topic's settings and the sink's options")
@@ -369,7 +376,8 @@ class TransactionalWriter:
     def _away(self, error: Any) -> SinkAwayError:
         detail = f"; {self.note.text}" if self.note.text else ""
         why = f"{error.str() or error.name()}{detail}"
-        return _unreached(self.where, why, kafka_options.remedy_of_absence(self.note.name))
+        names = [one.name() for one in (error, *self.refused)]
+        return _unreached(self.where, why, kafka_options.remedy_of_absence(self.note.name, *names))
 
 
 @dataclass(slots=True)

@@ -60,19 +60,19 @@ def hold_back(application: DriverContext, faults: Mapping[int, SourceAwayError])
     with application.lock:
         chains = {application.program.owner[number].index: one for number, one in faults.items()}
         for index, fault in chains.items():
-            chain = application.program.chains[index]
+            chain, text = application.program.chains[index], f"{fault.what}; {fault.remedy}"
             held = application.held.get(index)
             if held is None:
-                application.events.write("source-away", source=chain.source, text=fault.what)
+                application.events.write("source-away", source=chain.source, text=text)
             since = now if held is None else held.since
             unread = frozenset() if held is None else held.unread
             unread |= {number for number in faults if number in chain.partitions}
-            application.held[index] = HeldSource(since, now + RETRY_SECONDS, fault.what, unread)
+            application.held[index] = HeldSource(since, now + RETRY_SECONDS, text, unread)
             application.progress.hold_back(
                 number for number in chain.partitions if number in application.progress.placed
             )
             intake = application.arrivals.intakes.by_step[chain.source]
-            _check_patience(intake, now - since, fault.what)
+            _check_patience(intake, now - since, text)
 
 
 def note_read(application: DriverContext, counted: Mapping[int, Mapping[str, Any]]) -> None:

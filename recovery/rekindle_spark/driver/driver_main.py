@@ -108,9 +108,9 @@ def run(
     _check_policy(plain, settings)
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
     shipped = program_pickle.pack(plain)
-    source_polls.check(_unbounded(plain))
     store = _store(place, settings)
-    _check_history(plain, settings, store)
+    resumed = _check_history(plain, settings, store)
+    source_polls.check(_unbounded(plain), resumed)
     _check_admission(place, store)
     declared = sink_declarations.declared(plain, store)
     with ExitStack() as stack:
@@ -230,9 +230,10 @@ def _with_branches(plain: Program, history: StoreHistory) -> Program:
     return built
 
 
-def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -> None:
+def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -> frozenset[str]:
     """Read what a start goes on from as it will be read once a generation has been taken: what
-    cannot be read ends this driver, and not the one that runs. Raises InputError for another
+    cannot be read ends this driver, and not the one that runs. Gives the names of the sources that
+    the store has offsets of, but for those of replays. Raises InputError for another
     pipeline, other libraries, or another source with records under its name, DamagedError for a
     record that cannot be read."""
     for name, source in _record_keeping(plain).items():
@@ -241,11 +242,20 @@ def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -
     history = store.read()
     built = _with_branches(plain, history)
     if savepoint_upgrade.is_needed(built, history):
-        return
+        return _resumed(history)
     store.patience.through(lambda: library_versions.check(store.files, history.fold))
     output_commit.unpublished(history)
     output_commit.read_back(built, history, stopped_branches.branch_restore_points(built, history))
     _cuts(built, settings, history)
+    return _resumed(history)
+
+
+def _resumed(history: StoreHistory) -> frozenset[str]:
+    """The sources that the newest cut has partitions of, but for replays."""
+    if not history.offsets:
+        return frozenset()
+    newest = Cut.from_record(history.offsets[max(history.offsets)])
+    return frozenset(name for name, one in newest.streams.items() if one.partitions)
 
 
 def _check_admission(place: DriverPlace, store: CheckpointStore) -> None:

@@ -10,13 +10,14 @@ where it fails the run goes on. Called by `driver_main` and `away_sources`.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.model.errors import RekindleError, RunError, SourceAwayError
 from rekindle_spark.driver.source_intake import SourceAnswer
 from rekindle_spark.pipeline.unbounded_source import (
     RecordKeeping,
+    Resuming,
     UnboundedSource,
     WorkReporting,
 )
@@ -27,10 +28,13 @@ SILENT_SECONDS_MAX = 30.0
 JOIN_SECONDS = 2.0
 
 
-def check(sources: Mapping[str, UnboundedSource]) -> None:
+def check(sources: Mapping[str, UnboundedSource], resumed: Collection[str] = ()) -> None:
     """Ask each source once, before anything is started: what is wrong with it, and is not that it
-    is away, ends the start. Raises InputError as the source does, RunError for other errors."""
+    is away, ends the start. The store has offsets of those that are `resumed`, by step. Raises
+    InputError as the source does, RunError for other errors."""
     for step, source in sources.items():
+        if step in resumed and isinstance(source, Resuming):
+            source.resume()
         _, error = dead_letter_sieve.attempt(_ignoring_absence(source))
         if error is not None:
             raise _failure(step, error)
@@ -133,7 +137,7 @@ class SourcePolls:
                     begins = False
                 answer = SourceAnswer(self.now(), dict(source.latest_offsets()), initial)
             except SourceAwayError as error:
-                answer = SourceAnswer(self.now(), away=error.what)
+                answer = SourceAnswer(self.now(), away=f"{error.what}; {error.remedy}")
             except dead_letter_sieve.USERS_ERRORS as error:
                 with self.lock:
                     self.failure = _of_a_run(_failure(step, error))

@@ -411,7 +411,8 @@ class SinkPublisher:
         since = min((self.away_since.setdefault(index, now) for index in self.failing), default=now)
         if kind not in self.away_kinds:
             self.away_kinds.add(kind)
-            self.say(kind, {"query": self.place.query, "text": error.what})
+            text = f"{error.what}; {error.remedy}"
+            self.say(kind, {"query": self.place.query, "text": text})
         seconds = now - since
         if seconds > self.sink.patience_seconds:
             self.failure = RunError(

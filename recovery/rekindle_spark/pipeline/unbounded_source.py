@@ -157,6 +157,14 @@ class RecordChecking(Protocol):
         driver calls it before it takes a generation."""
 
 
+@runtime_checkable
+class Resuming(Protocol):
+    """A source that a first start takes for wrongly configured, where a later start waits."""
+
+    def resume(self) -> None:
+        """The store has offsets of it. The driver calls it before it first asks for offsets."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceWork:
     """What a source is at, and how much of it is done: a number that grows while it gets on."""

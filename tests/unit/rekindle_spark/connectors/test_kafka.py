@@ -321,7 +321,7 @@ def test_an_error_that_kafka_has_recovered_from_explains_no_later_one(
 
     monkeypatch.setattr(kafka._Asking, "_partitions", partitions)
     monkeypatch.setattr(kafka._Asking, "_listed", lambda *_, **__: {"flights/0": 5})
-    silent = SimpleNamespace(poll=lambda _: 0)  # that no broker is there is not said here
+    silent = SimpleNamespace(poll=lambda _: None)  # that no broker is there is not said here
     monkeypatch.setattr(kafka._Asking, "_client", lambda _: silent)
     asking.note(Fault("_AUTHENTICATION"))
     assert asking.offsets()["flights/0"].latest == 5
@@ -335,6 +335,50 @@ def test_an_error_that_kafka_has_recovered_from_explains_no_later_one(
     with pytest.raises(RunError, match="Kafka refuses it") as refused:
         starting.offsets()
     assert not isinstance(refused.value, SourceAwayError)
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("is_noted", [False, True])
+@pytest.mark.parametrize("before", ["nothing", "an earlier start", "away at the start"])
+def test_a_certificate_that_is_not_trusted_refuses_a_source_at_its_first_start_alone(
+    monkeypatch: pytest.MonkeyPatch, before: str, is_noted: bool
+) -> None:
+    found, name = source(), "_TRANSPORT"
+
+    def partitions(asking: kafka._Asking) -> dict[str, str]:
+        if is_noted:
+            asking.note(Fault(name))
+        raise Refused(Fault("_TIMED_OUT" if is_noted else name))
+
+    monkeypatch.setattr(kafka._Asking, "_partitions", partitions)
+    silent = SimpleNamespace(poll=lambda _: None)
+    monkeypatch.setattr(kafka._Asking, "_client", lambda _: silent)
+    if before == "an earlier start":
+        found.resume()
+    if before == "away at the start":
+        with pytest.raises(SourceAwayError):
+            found.latest_offsets()
+    name = "_SSL"
+    with pytest.raises(RunError, match="words of _SSL") as failed:
+        found.latest_offsets()
+    assert type(failed.value) is (RunError if before == "nothing" else SourceAwayError)
+    assert "ssl.ca.location" in failed.value.remedy
+
+
+@pytest.mark.usefixtures("client")
+def test_refused_credentials_end_a_later_start_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def partitions(asking: kafka._Asking) -> dict[str, str]:
+        asking.note(Fault("_AUTHENTICATION"))
+        raise Refused(Fault("_TIMED_OUT"))
+
+    monkeypatch.setattr(kafka._Asking, "_partitions", partitions)
+    silent = SimpleNamespace(poll=lambda _: None)
+    monkeypatch.setattr(kafka._Asking, "_client", lambda _: silent)
+    found = source()
+    found.resume()
+    with pytest.raises(RunError, match="Kafka refuses it") as failed:
+        found.latest_offsets()
+    assert type(failed.value) is RunError
 
 
 def test_a_group_that_may_not_be_committed_to_is_refused_and_explains_no_silence(
@@ -379,7 +423,7 @@ def test_what_is_logged_of_a_topic_is_known_by_its_id(client: Any) -> None:
         asked.append(topics)
         return {name: SimpleNamespace(result=lambda name=name: described(name)) for name in topics}
 
-    found._asking._admin = SimpleNamespace(describe_topics=describe_topics, poll=lambda _: 0)
+    found._asking._admin = SimpleNamespace(describe_topics=describe_topics, poll=lambda _: None)
     known["rides"] = "other"
     found.check_identities([("rides/0", "other"), *[(f"flights/{n}", "first") for n in range(9)]])
     assert asked == [["flights", "rides"]]

@@ -249,6 +249,58 @@ def test_a_certificate_that_is_not_trusted_refuses_a_new_sink_and_others_wait(
     assert "ssl.ca.location" in failed.value.remedy
 
 
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize("is_an_answer", [False, True])
+def test_a_group_that_a_known_sink_may_not_read_for_a_moment_is_away(is_an_answer: bool) -> None:
+    library: Any = kafka_options.library()
+    one = writer(StuckProducer())
+    one.is_known = True
+    name = "GROUP_AUTHORIZATION_FAILED"
+    consumer: Any = GroupConsumer(name)
+    if is_an_answer:
+        consumer.reported.clear()
+        consumer.committed = lambda *_: [SimpleNamespace(error=Fault(name))]
+    library.Consumer = lambda _: consumer
+    with pytest.raises(SinkAwayError, match=f"words of {name}") as away, one._meaning():
+        one._read_marker({})
+    assert away.value.remedy == "give this user the right to read the consumer group"
+    assert is_an_answer or len(consumer.waited) == 1, "it is asked again by the next opening"
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_sink_that_was_open_once_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    library: Any = kafka_options.library()
+    producer: Any = StuckProducer()
+    producer.init_transactions = lambda _: None
+    library.Producer = lambda _: producer
+    monkeypatch.setattr(TransactionalWriter, "_count", lambda *_: 1)
+    monkeypatch.setattr(TransactionalWriter, "_read_marker", lambda *_: None)
+    producer.purge = lambda: None
+    one = writer(producer)
+    assert not one.is_known
+    one.open()
+    assert one.is_known
+
+
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("place", ["the call", "a record", "the note"])
+def test_a_certificate_counts_alike_wherever_the_client_reports_it(
+    is_known: bool, place: str
+) -> None:
+    one, tls = writer(StuckProducer()), Fault("_SSL")
+    one.is_known = is_known
+    cause = tls if place == "the call" else Fault("_TIMED_OUT")
+    if place == "a record":
+        one.refused = [tls]
+    if place == "the note":
+        one.note(tls)
+    with pytest.raises(RunError) as failed, one._meaning():
+        raise Failure(cause)
+    assert type(failed.value) is (SinkAwayError if is_known else RunError)
+    assert "ssl.ca.location" in failed.value.remedy
+
+
 class DeafProducer(StuckProducer):
     """Sends to a broker that acknowledges nothing."""
 

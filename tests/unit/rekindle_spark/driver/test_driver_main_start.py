@@ -11,7 +11,7 @@ import pytest
 from stores import cut, states
 
 from rekindle.model import record_format
-from rekindle.model.errors import InputError, RekindleError
+from rekindle.model.errors import InputError, RekindleError, RunError
 from rekindle.model.settings import Settings
 from rekindle.protocol.store_paths import Place
 from rekindle_spark.connectors.file_source import FileSource
@@ -19,7 +19,7 @@ from rekindle_spark.control import sidecar_client
 from rekindle_spark.driver import driver_clock, driver_main
 from rekindle_spark.driver.driver_main import DriverPlace
 from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
-from rekindle_spark.driver.source_intake import StreamCut
+from rekindle_spark.driver.source_intake import PartitionCut, StreamCut
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.replay import Replay
 from rekindle_spark.pipeline.steps import Pipeline
@@ -275,3 +275,39 @@ def test_a_source_that_keeps_records_as_it_always_could_gets_its_place(
     driver_main._check_history(built, Settings(), running)
     assert driver_main._with_records(built, built, running)
     assert source.kept == [(running.files, "rows")]
+
+
+def test_a_start_knows_of_which_sources_the_store_has_offsets(running: CheckpointStore) -> None:
+    pipeline = Pipeline("two")
+    for name in ("read", "new"):
+        pipeline.source(name, KeepingSource()).sink(f"{name}-out")
+    built = program.build(pipeline)
+    assert driver_main._check_history(built, Settings(), running) == frozenset()
+    read = StreamCut((PartitionCut("p", 0, 5, 5),), 0, 1.0)
+    streams = {"read": read, "new": StreamCut((), 0, 1.0, away=True)}
+    first = Cut(1, 1.0, {}, 0, 1.0, False, streams=streams, clock_at=1.0)
+    running.log_offsets(1, first.record())
+    assert driver_main._check_history(built, Settings(), running) == {"read"}
+
+
+def test_a_start_asks_a_source_that_it_goes_on_with_as_such(
+    tmp_path: Path, running: CheckpointStore
+) -> None:
+    class Asked(KeepingSource):
+        def resume(self) -> None:
+            asked.append("resume")
+
+        def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+            asked.append("offsets")
+            raise RunError(where="source", what="has been asked", remedy="see what before")
+
+    asked = list[str]()
+    pipeline = Pipeline("one")
+    pipeline.source("rows", Asked()).sink("out")
+    read = StreamCut((PartitionCut("p", 0, 5, 5),), 0, 1.0)
+    first = Cut(1, 1.0, {}, 0, 1.0, False, streams={"rows": read}, clock_at=1.0)
+    running.log_offsets(1, first.record())
+    place = DriverPlace(None, tmp_path / "store", tmp_path / "events.jsonl", {})
+    with pytest.raises(RunError, match="has been asked"):
+        driver_main.run(pipeline, Settings(), place)
+    assert asked == ["resume", "offsets"]

@@ -175,6 +175,36 @@ def test_an_error_of_the_run_keeps_its_kind() -> None:
         asking.newest()
 
 
+class Refusing(Log):
+    """A log that refuses whoever has not read it before."""
+
+    is_known = False
+
+    def resume(self) -> None:
+        self.is_known = True
+
+    def latest_offsets(self) -> Mapping[str, PartitionOffsets]:
+        if not self.is_known:
+            raise REFUSED
+        raise SourceAwayError(where="Kafka", what="cannot be reached", remedy="see the options")
+
+
+def test_a_source_that_the_store_has_offsets_of_knows_it_before_it_is_asked() -> None:
+    sources = {"new": Refusing({"p": 10}), "known": Refusing({"p": 10}), "plain": Log({"p": 10})}
+    with pytest.raises(RunError, match="refuses it"):
+        source_polls.check(sources, {"known", "plain"})
+    del sources["new"]
+    source_polls.check(sources, {"known", "plain"})
+
+
+def test_a_source_that_is_away_says_what_to_do() -> None:
+    source = Refusing({"p": 10})
+    source.resume()
+    asking = polls(source)
+    poll(asking)
+    assert asking.newest()["one"].away == "cannot be reached; see the options"
+
+
 def test_what_is_wrong_before_anything_is_started_is_an_error_of_the_input() -> None:
     with pytest.raises(InputError, match="has no topic"):
         source_polls.check({"one": Failing(InputError(**NO_TOPIC))})
