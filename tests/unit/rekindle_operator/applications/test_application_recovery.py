@@ -8,15 +8,12 @@ import pytest
 import spark_objects as objects
 from gated_world import GATE, KARPENTER, QUOTA, World, executor, iso
 from operator_world import tell
-from spark_objects import Body
 
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.applications import application_incident
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_testing.operator_builders import make_class
-
-SELECTOR = {"sparkApplications": {"labelSelector": {}}, "drivers": {"labelSelector": {}}}
 
 
 def test_before_an_incident_nothing_is_done(made: Callable[..., World]) -> None:
@@ -148,84 +145,6 @@ def test_a_recovery_ends_with_an_application_of_which_nothing_is_to_come_back(
     told = world.story("low")
     assert (told["phase"], told["reason"]) == ("Abandoned", "ApplicationGone")
     assert told["message"] == message
-
-
-def test_a_recovery_ends_with_a_driver_that_nobody_makes_again(
-    made: Callable[..., World],
-) -> None:
-    """The pod of a driver of spark-submit stands there after its end."""
-    world = made(provisioning=(KARPENTER,), selector=SELECTOR)
-    world.see(objects.submitted_driver("nightly", node="drivers"))
-    world.see(objects.submitted_executor(1, node="a"))
-    world.lose("a")
-    world.turn()
-    assert world.story("nightly")["phase"] == "Recovering"
-    world.see(objects.submitted_driver("nightly", node="drivers", phase="Succeeded"))
-    world.turn()
-    assert (world.story("nightly")["phase"], world.story("nightly")["reason"]) == (
-        "Abandoned",
-        "ApplicationGone",
-    )
-    again = objects.submitted_driver("nightly", start="t", node="", phase="Pending", second=60)
-    again["spec"]["schedulingGates"] = [{"name": GATE}]
-    world.see(again)
-    world.turn()
-    assert world.story("nightly")["phase"] == "Recovering", "its next start waits as others do"
-
-
-def fail_driver(world: World, *owners: Body, phase: str = "Failed") -> None:
-    """A driver on a node that lives ends because of a node that is lost."""
-    world.see(objects.submitted_driver("nightly", node="drivers", owners=owners))
-    world.see(objects.submitted_executor(1, node="a"))
-    world.lose("a")
-    world.turn()
-    assert world.story("nightly")["phase"] == "Recovering"
-    ended = {"finishedAt": iso(1_795_000_000 + int(world.now)), "exitCode": 1}
-    statuses = [{"name": "spark-kubernetes-driver", "state": {"terminated": ended}}]
-    status = {"phase": phase, "containerStatuses": statuses}
-    world.see(objects.submitted_driver("nightly", node="drivers", owners=owners, status=status))
-    world.turn()
-
-
-def test_a_recovery_goes_on_while_a_job_makes_another_driver(made: Callable[..., World]) -> None:
-    world = made(provisioning=(KARPENTER,), selector=SELECTOR)
-    job = objects.owner("Job", "nightly", "uid-of-job", "batch/v1")
-    fail_driver(world, job)
-    world.turn(application_incident.SILENT_SECONDS_MAX - 10.0)
-    assert world.story("nightly")["phase"] != "Abandoned"
-    assert any("nightly" in bucket for bucket in world.shell.buckets), "its next driver waits too"
-    again = objects.submitted_driver(
-        "nightly", start="t", node="", phase="Pending", second=60, owners=(job,)
-    )
-    again["spec"]["schedulingGates"] = [{"name": GATE}]
-    world.see(again)
-    world.turn(20.0)
-    assert world.story("nightly")["phase"] != "Abandoned"
-    assert len([name for name in world.recoveries if name.startswith("nightly")]) == 1
-
-
-def test_a_recovery_ends_where_a_job_makes_no_other_driver_for_ten_minutes(
-    made: Callable[..., World],
-) -> None:
-    world = made(provisioning=(KARPENTER,), selector=SELECTOR)
-    fail_driver(world, objects.owner("Job", "nightly", "uid-of-job", "batch/v1"))
-    world.turn(application_incident.SILENT_SECONDS_MAX)
-    world.turn(application_incident.SILENT_SECONDS_MAX)
-    assert world.story("nightly")["phase"] == "Abandoned"
-    assert len([name for name in world.recoveries if name.startswith("nightly")]) == 1
-
-
-@pytest.mark.parametrize(
-    ("phase", "kind", "controls"),
-    [("Failed", "ConfigMap", False), ("Succeeded", "Job", True)],
-    ids=["nobody controls it", "it has succeeded"],
-)
-def test_a_recovery_ends_at_once_with_a_driver_after_which_nobody_makes_another(
-    made: Callable[..., World], phase: str, kind: str, controls: bool
-) -> None:
-    world = made(provisioning=(KARPENTER,), selector=SELECTOR)
-    fail_driver(world, objects.owner(kind, "nightly", "uid", controls=controls), phase=phase)
-    assert world.story("nightly")["phase"] == "Abandoned"
 
 
 def _with_another_policy(world: World) -> None:
