@@ -54,6 +54,9 @@ SILENT_SECONDS_MAX: Final = 600.0
 # wants it to start no more than this share, for it has to find a node then, and get its image.
 WAIT_SECONDS_MAX: Final = 3_600.0
 START_SHARE: Final = 0.5
+# So long after it was made no node is awaited any more for an executor beyond the minimum. It may
+# have been at the gate for most of the time, and an autoscaler takes minutes to bring a node.
+NODE_SECONDS_MAX: Final = WAIT_SECONDS_MAX + SILENT_SECONDS_MAX
 MILLIS_PER_CORE = 1_000
 UNDECIDED: Final = (
     "Whether less important ones can make room for it was not found out within "
@@ -204,9 +207,9 @@ def pods_of(application: MatchedApplication) -> tuple[PodSeen, ...]:
 
 def is_overdue(application: MatchedApplication, pod: PodSeen, now: float) -> bool:
     """Whether a pod has waited at the gate for as long as it may."""
-    wait_seconds = WAIT_SECONDS_MAX
-    if application.resource is not None and application.resource.start_seconds_max:
-        wait_seconds = min(wait_seconds, START_SHARE * application.resource.start_seconds_max)
+    wait_seconds, resource = WAIT_SECONDS_MAX, application.resource
+    if resource is not None and resource.start_seconds_max is not None:
+        wait_seconds = min(wait_seconds, START_SHARE * resource.start_seconds_max)
     return now - pod.created_at >= wait_seconds
 
 
@@ -341,7 +344,7 @@ def _stage(
     if back:
         rest = "and nothing of it waits"
         if look.pending:
-            rest = f"and {len(look.pending)} more have found no node for an hour"
+            rest = f"and {len(look.pending)} more have been without a node for over an hour"
         text = f"Its driver and {counted(look.running, 'executor')} run, {rest}."
         return "Recovered", Reason.RECOVERED, text
     if scene.plan is None:
@@ -482,18 +485,25 @@ def lost_total(looks: Mapping[Place, ApplicationLook]) -> int:
     return len({name for look in looks.values() for name in look.lost})
 
 
-def end_of(application: MatchedApplication | None) -> str | None:
+def end_of(application: MatchedApplication | None, now: float) -> str | None:
     """Why nothing of it is to be brought back, by its SparkApplication: people may have suspended
-    it. Without one its driver says it, which nobody makes again. None where it goes on."""
+    it. Without one it ends with its driver; but a Job or a workflow makes another pod after one
+    that has failed, and has `SILENT_SECONDS_MAX` for that. None where it goes on."""
     if application is None:
         return "is not there any more"
     resource, driver = application.resource, application.driver
     if resource is None:
-        is_over = application.kind == "Driver" and driver is not None and driver.ended
+        is_over = application.kind == "Driver" and driver is not None and _is_last(driver, now)
         return "has ended" if is_over else None
     if resource.suspended:
         return "is suspended"
     return "has ended" if resource.ended else None
+
+
+def _is_last(driver: PodSeen, now: float) -> bool:
+    """Whether a driver without a SparkApplication has ended, and nobody makes another one."""
+    is_made_again = driver.controlled and driver.phase != "Succeeded"
+    return driver.ended and not (is_made_again and now - driver.ended_at < SILENT_SECONDS_MAX)
 
 
 def is_open(node: ClusterNode) -> bool:

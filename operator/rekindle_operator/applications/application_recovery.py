@@ -181,9 +181,10 @@ class ApplicationRecovery:
             self._stories.pop(place).leaving = None
 
     def _hold(self, policies: Iterable[str]) -> None:
-        """Nothing is confirmed or planned: what waits waits on, an hour at most, where its policy
-        still wants it to, and so does what is made in its incident. An operator that has just begun
-        does not know yet which nodes are silent: it would give them to what matters less."""
+        """Nothing is confirmed or planned: waiting pods go on waiting, an hour at most, where their
+        policy still wants it, and so do pods that are made in its incident. An operator that has
+        just begun does not know yet which nodes are silent: it would give them to what matters
+        less."""
         acting = {name for name in policies if self._acts(name)}
         idle = [story for story in self._stories.values() if story.policy not in acting]
         self.displacing.call_off(idle, time.time())
@@ -262,7 +263,7 @@ class ApplicationRecovery:
             application = self.known.application(place) if place.namespace == namespace else None
             if application is None or application.policy != name:
                 continue
-            if application_incident.end_of(application) is not None:
+            if application_incident.end_of(application, time.time()) is not None:
                 continue
             called, story = place.application, self._stories.get(place)
             found = application_incident.look_at(
@@ -273,7 +274,7 @@ class ApplicationRecovery:
                 self._lifted,
                 self._sizes.get(place, (0, 0)),
                 () if story is None else story.leaving or (),
-                time.time() - application_incident.WAIT_SECONDS_MAX,
+                time.time() - application_incident.NODE_SECONDS_MAX,
             )
             self._sizes[place] = found.driver_millis, found.executor_millis
             yield place, found
@@ -596,8 +597,8 @@ class ApplicationRecovery:
                 continue
             policy = f"{place.namespace}/{spec.policy_name}"
             recovers = policy == application.policy and policy in policies
-            over = application_incident.end_of(application) is not None or not recovers
-            if over and application_incident.is_whole(item.status):
+            end = application_incident.end_of(application, time.time())
+            if (end is not None or not recovers) and application_incident.is_whole(item.status):
                 self._end(place, OpenStory(policy, spec, item.status, item.status.displaced))
 
     def _end(self, place: Place, story: OpenStory) -> None:
@@ -613,7 +614,7 @@ class ApplicationRecovery:
 
     def _why_over(self, place: Place) -> tuple[RecoveryReason, str]:
         application = self.known.application(place)
-        said = application_incident.end_of(application)
+        said = application_incident.end_of(application, time.time())
         if application is None or said is not None:
             return RecoveryReason.APPLICATION_GONE, f"{place.application} {said}."
         other = self.known.policies.get(application.policy or "")

@@ -158,9 +158,9 @@ def named_buckets(place: Place) -> frozenset[str]:
 
 
 def pod_buckets(application: MatchedApplication) -> frozenset[str]:
-    """Where new pods of an application will be, as far as is known of its driver. As few as will
-    do, for of two thousand applications all have to fit into a record: executors of a
-    SparkApplication name it themselves, or are owned by its driver's pod."""
+    """Where new pods of an application will be, as far as is known of its driver. As few as
+    possible: the record must hold 2,000 applications. Executors of a SparkApplication name it
+    themselves, or are owned by its driver's pod."""
     driver, place = application.driver, application.place
     found = {_bucket(application.group or APPLICATION_LABEL, place.namespace, place.application)}
     if driver is None:

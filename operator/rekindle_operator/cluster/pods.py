@@ -115,11 +115,12 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `ended`: Spark has
     ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
     something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
-    kept of drivers only; `kept_off` are the domains that our webhook has kept an executor off
-    (`failure_domains.listed`), as long as it has no node. `gated`: it waits for its turn;
-    `gated_by_others`: for something else as well, such as a quota. Of a
-    pod without a node it is known too which taints it `tolerates` ("*" for all), and which labels
-    its node must have (`node_labels`).
+    kept of drivers only, and so are `controlled`, whether a controller such as a Job owns the pod
+    and may make another one, and `ended_at`, 0 while it has not ended; `kept_off` are the domains
+    that our webhook has kept an executor off (`failure_domains.listed`), as long as it has no node.
+    `gated`: it waits for its turn; `gated_by_others`: for something else as well, such as a quota.
+    Of a pod without a node it is known too which taints it `tolerates` ("*" for all), and which
+    labels its node must have (`node_labels`).
     """
 
     namespace: str
@@ -143,7 +144,9 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     sidecar: Sidecar = "absent"
     deleting_at: int = 0
     ended: bool = False
+    ended_at: int = 0
     evicted: bool = False
+    controlled: bool = False
     labels: Labels = ()
     kept_off: str = ""
     gated: bool = False
@@ -236,7 +239,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
     executor_id = labels.get(EXECUTOR_LABEL, "")
     is_driver = role == "driver"
     is_placed = bool(spec.get("nodeName"))
-    uid = metadata["uid"]
+    uid, ended = metadata["uid"], _has_ended(spec, status, container)
     return PodSeen(
         namespace=interned(metadata.get("namespace")),
         name=metadata["name"],
@@ -258,8 +261,10 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         memory_bytes=quantities.requested(body, "memory", quantities.memory_bytes),
         sidecar=_sidecar_state(spec, status),
         deleting_at=moment(metadata.get("deletionTimestamp")),
-        ended=_has_ended(spec, status, container),
+        ended=ended,
+        ended_at=_ended_at(status, container) if is_driver and ended else 0,
         evicted=_is_evicted(status.get("conditions") or ()),
+        controlled=is_driver and _has_controller(metadata),
         labels=shared(labels) if is_driver else (),
         kept_off="" if is_placed else _kept_off(metadata),
         gated=has_gate(spec.get("schedulingGates")),
@@ -293,6 +298,10 @@ def _owning_pod(metadata: Record) -> str:
         if owner.get("kind") == "Pod":
             return interned(owner["uid"])
     return ""
+
+
+def _has_controller(metadata: Record) -> bool:
+    return any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
 
 
 def _kept_off(metadata: Record) -> str:
@@ -343,6 +352,15 @@ def _has_ended(spec: Record, status: Record, container: Record) -> bool:
         return not _was_collected(status.get("conditions") or ())
     stopped = "terminated" in (_status_of(status, container).get("state") or {})
     return stopped and spec.get("restartPolicy") == "Never"
+
+
+def _ended_at(status: Record, container: Record) -> int:
+    """When Spark ended. A pod that its node has evicted may say it by its conditions alone."""
+    state = _status_of(status, container).get("state") or {}
+    finished = moment((state.get("terminated") or {}).get("finishedAt"))
+    conditions = status.get("conditions") or ()
+    changed = (moment(condition.get("lastTransitionTime")) for condition in conditions)
+    return finished or max(changed, default=0)
 
 
 def _is_evicted(conditions: Iterable[Record]) -> bool:

@@ -48,7 +48,7 @@ Record = Mapping[str, Any]
 class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A SparkApplication. `state` is in its operator's words, `restart_policy` too: `Never` means
     that a driver that is lost stays lost. Where pods do not run within `start_seconds_max` of the
-    state, the operator ends the application; 0 where it waits."""
+    state, the operator ends the application; None where it waits without a limit."""
 
     group: str
     namespace: str
@@ -58,7 +58,7 @@ class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     state: str = ""
     restart_policy: str = "Never"
-    start_seconds_max: int = 0
+    start_seconds_max: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -87,7 +87,7 @@ def application_seen(body: Record) -> SparkApplicationSeen:
             remedy=f"known are: {', '.join(pods.SPARK_APPLICATION_GROUPS)}",
         )
     if group == pods.KUBEFLOW:
-        state, restart_policy, start_seconds_max = *_kubeflow(spec, status), 0
+        state, restart_policy, start_seconds_max = *_kubeflow(spec, status), None
     else:
         state, restart_policy, start_seconds_max = _apache(spec, status)
     return SparkApplicationSeen(
@@ -108,13 +108,13 @@ def _kubeflow(spec: Record, status: Record) -> tuple[str | None, str | None]:
     return state, (spec.get("restartPolicy") or {}).get("type")
 
 
-def _apache(spec: Record, status: Record) -> tuple[str | None, str | None, int]:
+def _apache(spec: Record, status: Record) -> tuple[str | None, str | None, float | None]:
     state = (status.get("currentState") or {}).get("currentStateSummary")
     tolerations = spec.get("applicationTolerations") or {}
     restart_policy = (tolerations.get("restartConfig") or {}).get("restartPolicy")
     name = START_TIMEOUTS.get(state or "")
     if name is None:
-        return state, restart_policy, 0
+        return state, restart_policy, None
     millis = (tolerations.get("applicationTimeoutConfig") or {}).get(name)
-    start_millis = START_MILLIS if millis is None else max(0, int(millis))
-    return state, restart_policy, start_millis // MILLIS
+    start_millis = START_MILLIS if millis is None else int(millis)
+    return state, restart_policy, start_millis / MILLIS if start_millis > 0 else None

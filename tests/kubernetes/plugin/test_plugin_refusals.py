@@ -15,6 +15,7 @@ from plugin_runs import Plugin, define, make_policy, make_recovery
 from resource_requests import DEFINITIONS, Api, place
 
 from rekindle_local import process_sets
+from rekindle_operator.kubectl import api_connection
 from testbed.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[3]
@@ -146,7 +147,8 @@ def test_an_api_server_that_says_nothing_is_given_up_after_seconds(
     try:
         began = time.monotonic()
         plugin("status").refused("does not answer", "timed out")
-        assert time.monotonic() - began < SECONDS_MAX
+        # It is the limit of connecting, not that of an answer.
+        assert time.monotonic() - began < api_connection.ANSWER_SECONDS_MAX
     finally:
         control_plane.restore()
 

@@ -25,8 +25,7 @@ from rekindle_operator.kubectl.api_connection import (
 from rekindle_operator.kubectl.application_reader import ObjectLists
 
 MANAGER = "kubectl-rekindle-release"
-# There is no such pod, or another one has its name by now.
-GONE = (404, 409)
+NOT_FOUND, CONFLICT = 404, 409
 MORE = (
     "New pods may still have to wait: for three minutes after the last word of an operator that is "
     "gone; where one runs, until `kubectl rekindle pause`."
@@ -126,12 +125,33 @@ def _kept(refusals: list[ApiRefusal]) -> InputError:
 def _lifted(cluster: ApiConnection, pod: Object, refusals: list[ApiRefusal]) -> bool:
     """Take our gate off a pod; whether it is off. What is refused of a pod that is there is added
     to the refusals, for others wait as well."""
+    refusal = _refusal(cluster, pod)
+    if refusal is not None and refusal.status == CONFLICT:
+        if not _still_waits(cluster, pod):
+            return False
+        refusal = _refusal(cluster, pod)
+    if refusal is not None and refusal.status != NOT_FOUND:
+        refusals.append(refusal)
+    return refusal is None
+
+
+def _refusal(cluster: ApiConnection, pod: Object) -> ApiRefusal | None:
     metadata = pod["metadata"]
     place = metadata["namespace"], metadata["name"]
     try:
         cluster.merge(PODS, place, without_gate(metadata["uid"]), MANAGER, STRATEGIC)
     except ApiRefusal as refusal:
-        if refusal.status not in GONE:
-            refusals.append(refusal)
-        return False
-    return True
+        return refusal
+    return None
+
+
+def _still_waits(cluster: ApiConnection, pod: Object) -> bool:
+    """Whether a pod that was in conflict with a change is there, and has our gate: another pod may
+    have its name by now. The right to list pods is enough."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    found = cluster.list(PODS, namespace, fieldSelector=f"metadata.name={name}")
+    return any(
+        item["metadata"]["uid"] == pod["metadata"]["uid"]
+        and has_gate(item["spec"].get("schedulingGates"))
+        for item in found
+    )

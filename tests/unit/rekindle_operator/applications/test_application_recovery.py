@@ -147,30 +147,6 @@ def test_a_recovery_ends_with_an_application_of_which_nothing_is_to_come_back(
     assert told["message"] == message
 
 
-def test_a_recovery_ends_with_a_driver_that_nobody_makes_again(
-    made: Callable[..., World],
-) -> None:
-    """The pod of a driver of spark-submit, or of a Job, stands there after its end."""
-    selector = {"sparkApplications": {"labelSelector": {}}, "drivers": {"labelSelector": {}}}
-    world = made(provisioning=(KARPENTER,), selector=selector)
-    world.see(objects.submitted_driver("nightly", node="drivers"))
-    world.see(objects.submitted_executor(1, node="a"))
-    world.lose("a")
-    world.turn()
-    assert world.story("nightly")["phase"] == "Recovering"
-    world.see(objects.submitted_driver("nightly", node="drivers", phase="Succeeded"))
-    world.turn()
-    assert (world.story("nightly")["phase"], world.story("nightly")["reason"]) == (
-        "Abandoned",
-        "ApplicationGone",
-    )
-    again = objects.submitted_driver("nightly", start="t", node="", phase="Pending", second=60)
-    again["spec"]["schedulingGates"] = [{"name": GATE}]
-    world.see(again)
-    world.turn()
-    assert world.story("nightly")["phase"] == "Recovering", "its next start waits as others do"
-
-
 def _with_another_policy(world: World) -> None:
     world.known.forget_policy("flights", "all")
     world.set_policy(1, "others")
@@ -371,7 +347,9 @@ def test_an_executor_for_which_there_never_was_room_keeps_no_incident_open(
     world.turn(application_incident.SETTLE_SECONDS)
     told = world.story("high")
     assert told["phase"] == "Recovered"
-    assert told["message"].endswith("1 executor run, and 1 more have found no node for an hour.")
+    assert told["message"].endswith(
+        "1 executor run, and 1 more have been without a node for over an hour."
+    )
     world.turn()
     assert world.shell.buckets == frozenset()
 
@@ -396,6 +374,34 @@ def test_an_executor_that_finds_no_node_for_an_hour_keeps_no_room_from_others(
     assert world.gates("low") == []
 
 
+def test_an_executor_that_has_waited_for_an_hour_gets_minutes_to_find_a_node(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a")
+    world.turn()
+    extra = executor("high", 3, node="", phase="Pending")
+    extra["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
+    extra["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(extra)
+    world.turn(application_incident.WAIT_SECONDS_MAX)
+    assert not world.pods[extra["metadata"]["name"]]["spec"]["schedulingGates"]
+    tell(world.known.registry, objects.node("c", "2"))
+    world.remade("low")
+    low = world.pods[executor("low", 2)["metadata"]["name"]]
+    low["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
+    low["spec"]["schedulingGates"] = [{"name": GATE}]
+    world.see(low)
+    world.turn()
+    world.turn(application_incident.SETTLE_SECONDS)
+    assert world.gates("low") == [GATE], "the node is kept for the other one"
+    assert world.story("high")["phase"] == "CatchingUp"
+    world.turn(application_incident.SILENT_SECONDS_MAX)
+    world.turn(application_incident.SETTLE_SECONDS)
+    assert world.gates("low") == []
+    assert world.story("high")["phase"] == "Recovered"
+
+
 def test_an_application_that_lacks_its_minimum_keeps_its_incident_open(
     made: Callable[..., World],
 ) -> None:
@@ -418,6 +424,7 @@ def test_an_application_that_lacks_its_minimum_keeps_its_incident_open(
     [
         pytest.param("DriverRequested", {}, 150.0, id="default"),
         pytest.param("DriverRequested", {"driverStartTimeoutMillis": 60_000}, 30.0, id="set"),
+        pytest.param("DriverRequested", {"driverStartTimeoutMillis": 900}, 0.5, id="short"),
         pytest.param("DriverRequested", {"driverStartTimeoutMillis": 0}, 3_600.0, id="none"),
         pytest.param("DriverReady", {"executorStartTimeoutMillis": 60_000}, 30.0, id="executors"),
         pytest.param("RunningHealthy", {"driverStartTimeoutMillis": 60_000}, 3_600.0, id="running"),
@@ -437,7 +444,8 @@ def test_no_pod_waits_so_long_that_its_operator_ends_the_application(
     driver["metadata"]["creationTimestamp"] = iso(1_795_000_000 + int(world.now))
     driver["spec"]["schedulingGates"] = [{"name": GATE}]
     world.see(driver)
-    world.turn(waits_seconds - 1.0)
+    if waits_seconds > 1.0:
+        world.turn(waits_seconds - 1.0)
     assert world.pods["nightly-0-driver"]["spec"]["schedulingGates"]
     world.turn(1.0)
     assert not world.pods["nightly-0-driver"]["spec"]["schedulingGates"]

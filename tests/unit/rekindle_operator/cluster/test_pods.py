@@ -8,6 +8,7 @@ import pytest
 import spark_objects as objects
 from spark_objects import Body, container
 
+from rekindle_operator.cluster import pods
 from rekindle_operator.cluster.pods import APPLICATION_LABEL, SIDECAR, Occupant, PodSeen, pod_seen
 
 SHARED = (
@@ -227,6 +228,35 @@ def test_an_eviction_is_told_from_a_deletion(said: str | None, evicted: bool) ->
 )
 def test_a_driver_has_ended_only_by_the_word_of_its_kubelet(body: Body, ended: bool) -> None:
     assert seen(body).ended is ended
+
+
+@pytest.mark.parametrize(
+    ("owners", "controlled"),
+    [((), False), ((objects.owner("Job", "j", "u"),), True)],
+    ids=["nobody", "a Job"],
+)
+def test_of_a_driver_is_kept_whether_a_controller_owns_it(
+    owners: tuple[Body, ...], controlled: bool
+) -> None:
+    assert seen(objects.submitted_driver(owners=owners)).controlled is controlled
+
+
+def ended_driver(*, evicted: bool) -> Body:
+    """A driver that has ended: in its container, or before its node had anything to say of it."""
+    terminated = {"exitCode": 1, "finishedAt": objects.at(42)}
+    statuses = [{"name": "spark-kubernetes-driver", "state": {"terminated": terminated}}]
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    status = {
+        "conditions": [condition | {"lastTransitionTime": objects.at(60)}],
+        "containerStatuses": [] if evicted else statuses,
+    }
+    return objects.submitted_driver(phase="Failed", status=status)
+
+
+@pytest.mark.parametrize(("evicted", "second"), [(False, 42), (True, 60)], ids=["exit", "evicted"])
+def test_of_a_driver_is_kept_when_it_ended(evicted: bool, second: int) -> None:
+    assert seen(ended_driver(evicted=evicted)).ended_at == pods.moment(objects.at(second))
+    assert seen(objects.submitted_driver()).ended_at == 0
 
 
 def test_the_limit_is_that_of_the_spark_container() -> None:

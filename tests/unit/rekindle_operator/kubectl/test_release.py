@@ -1,5 +1,6 @@
 """`kubectl rekindle release`: gates lifted by hand, of one policy's pods or of a namespace's."""
 
+import copy
 import json
 from contextlib import nullcontext
 from typing import Any
@@ -34,7 +35,7 @@ def waiting(pod: Body, *others: str) -> Body:
 class Cluster:
     """An API server with two policies; of each an application, of which a pod waits. `gone` pods
     are deleted meanwhile, `remade` ones have been made again since, and changes of `refused` ones
-    are refused."""
+    are refused. So many further changes as `conflicts` says of a pod come at a bad moment."""
 
     default_namespace = namespace = "flights"
 
@@ -49,6 +50,7 @@ class Cluster:
         self.gone: set[str] = set()
         self.remade: set[str] = set()
         self.refused: set[str] = set()
+        self.conflicts: dict[str, int] = {}
         self.patched: list[str] = []
 
     def executor(self, name: str, number: int) -> Body:
@@ -66,9 +68,17 @@ class Cluster:
         assert namespace == "flights"
         if kind.name == "RecoveryPolicy":
             return self.policies
+        if kind.name == "Pod" and "fieldSelector" in query:
+            return [*self.named(query["fieldSelector"].removeprefix("metadata.name="))]
         if kind.name == "Pod":
             return self.pods if query["labelSelector"].startswith("spark-role in") else []
         raise ApiRefusal(where="", what="", remedy="", status=404, missing_kind=True)
+
+    def named(self, name: str) -> tuple[Body, ...]:
+        found = tuple(copy.deepcopy(pod) for pod in self.pods if pod["metadata"]["name"] == name)
+        for pod in found:
+            pod["metadata"]["uid"] += "-again" if name in self.remade else ""
+        return found
 
     def merge(
         self, kind: Any, place: tuple[str, str], change: Body, manager: str, content: str
@@ -83,6 +93,9 @@ class Cluster:
             raise ApiRefusal(where=place[1], what="is not there", remedy="see", status=404)
         if place[1] in self.remade:
             raise ApiRefusal(where=place[1], what="is another one", remedy="see", status=409)
+        if self.conflicts.get(place[1], 0):
+            self.conflicts[place[1]] -= 1
+            raise ApiRefusal(where=f"Pod {place}", what="changed", remedy="again", status=409)
         assert change["metadata"] == {"uid": pod["metadata"]["uid"], "labels": {GATE: None}}
         assert change["spec"] == {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
         self.patched.append(place[1])
@@ -142,6 +155,33 @@ def test_a_pod_that_is_gone_meanwhile_is_passed_over(
     out = capsys.readouterr().out
     assert "namespace flights: the gate of 1 pod is lifted." in out
     assert "low-driver" not in out
+
+
+def test_a_conflict_is_tried_once_more(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.conflicts = {"low-driver": 1}
+    assert len(released(capsys, "--all")["pods"]) == len(cluster.patched) == 2
+
+
+def test_a_pod_that_stays_in_conflict_is_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.conflicts = {"low-driver": 2}
+    assert plugin_main.run(["release", "--all"]) == 2
+    told = capsys.readouterr()
+    assert "the gate of 1 pod is lifted" in told.out
+    assert "low-driver" in told.err
+
+
+def test_a_pod_whose_gate_another_has_lifted_meanwhile_is_passed_over(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.conflicts = {"low-driver": 2}
+    (ungated,) = cluster.named("low-driver")
+    ungated["spec"]["schedulingGates"] = []
+    monkeypatch.setattr(cluster, "named", lambda _: (ungated,))
+    assert len(released(capsys, "--all")["pods"]) == 1
 
 
 def test_where_no_pod_waits_it_says_so(

@@ -49,12 +49,13 @@ class Objects:
         return body
 
 
-def writer(api: Objects | None = None) -> RecoveryWriter:
-    """One whose work items nobody carries out."""
+def writer(api: Objects | None = None, left: list[str] | None = None) -> RecoveryWriter:
+    """One whose work items nobody carries out; their keys are added to `left`."""
+    kept = [] if left is None else left
     return RecoveryWriter(
         cast(Api, api),
         cast(Connection, None),
-        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
+        cast(WorkQueue, SimpleNamespace(leave=lambda key, _: kept.append(key))),
         "operator",
         OperatorMetrics(),
         settled=lambda _: None,
@@ -88,19 +89,19 @@ def moment(*known: str, incident: int | None = 1) -> Moment:
 def test_a_recovery_is_made_or_read(
     there: tuple[str, ...], known: tuple[str, ...], asked: list[str]
 ) -> None:
-    api = Objects(*there)
-    storyteller = writer(api)
+    api, left = Objects(*there), list[str]()
+    storyteller = writer(api, left)
     found = storyteller._object(NAME, [moment(*known)])
     assert found is not None
     assert found["metadata"]["name"] == NAME
-    assert api.asked == asked
+    assert (api.asked, left) == (asked, [])
 
 
 def test_one_that_no_moment_is_about_is_not_made() -> None:
-    api = Objects()
-    storyteller = writer(api)
+    api, left = Objects(), list[str]()
+    storyteller = writer(api, left)
     assert storyteller._object(NAME, [moment(incident=None)]) is None
-    assert api.asked == ["get"]
+    assert (api.asked, left) == (["get"], [])
 
 
 class WithoutEvents(Objects):
@@ -191,11 +192,11 @@ def test_a_status_of_which_something_was_left_out_is_not_written_over(
     phase: str, replaced: int
 ) -> None:
     body = recovery_resource.to_object("flights", RecoverySpec(APPLICATION, 1, "all", "default"))
-    api = Objects()
+    api, left = Objects(), list[str]()
     api.there[NAME] = {**body, "status": {"phase": phase}}
-    storyteller = writer(api)
+    storyteller = writer(api, left)
     storyteller._abandon(PLACE, NAME)
     if phase == "Quarantined":
         storyteller._tell_one(NAME, [moment(NAME)])
-    assert api.asked.count("replace") == replaced
+    assert (api.asked.count("replace"), left) == (replaced, [])
     assert (api.there[NAME]["status"]["phase"] == phase) is not bool(replaced)
