@@ -123,7 +123,7 @@ class TransactionalWriter:
                 producer.poll(0)  # for the note
             marker = self._read_marker(given)
         self.note.clear()
-        self._producer, self.is_known = producer, True
+        self._producer = producer
         return marker
 
     def mark(self, marker: EpochMarker) -> None:
@@ -151,7 +151,7 @@ class TransactionalWriter:
         except RunError:
             self._abort(producer)
             raise
-        self._producer = producer
+        self._producer, self.is_known = producer, True
 
     def close(self) -> None:
         """Let go of the producer, and of what it has not written."""
@@ -341,8 +341,12 @@ class TransactionalWriter:
 
     @property
     def _is_refusal_noted(self) -> bool:
-        """Whether the client has reported that it is refused: it is asked no further."""
-        return self.note.name in kafka_options.REFUSALS
+        """Whether the client has reported that it is refused: it is asked no further. A certificate
+        of one broker says nothing of the others, where the sink has been written to."""
+        noted = self.note.name
+        return noted in kafka_options.REFUSALS and not (
+            self.is_known and noted == kafka_options.TLS
+        )
 
     def _is_final(self, name: str) -> bool:
         """Whether an error refuses the sink at once, and does not count as absence."""

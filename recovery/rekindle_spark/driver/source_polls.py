@@ -33,9 +33,7 @@ def check(sources: Mapping[str, UnboundedSource], resumed: Collection[str] = ())
     is away, ends the start. The store has offsets of those that are `resumed`, by step. Raises
     InputError as the source does, RunError for other errors."""
     for step, source in sources.items():
-        if step in resumed and isinstance(source, Resuming):
-            source.resume()
-        _, error = dead_letter_sieve.attempt(_ignoring_absence(source))
+        _, error = dead_letter_sieve.attempt(_ignoring_absence(source, step in resumed))
         if error is not None:
             raise _failure(step, error)
 
@@ -166,9 +164,11 @@ class SourcePolls:
             self.commit_errors[step] = text
 
 
-def _ignoring_absence(source: UnboundedSource) -> Callable[[], None]:
+def _ignoring_absence(source: UnboundedSource, is_resumed: bool) -> Callable[[], None]:
     def ask() -> None:
         try:
+            if is_resumed and isinstance(source, Resuming):
+                source.resume()
             source.latest_offsets()
         except SourceAwayError:
             return

@@ -127,9 +127,12 @@ def _lifted(cluster: ApiConnection, pod: Object, refusals: list[ApiRefusal]) -> 
     to the refusals, for others wait as well."""
     refusal = _refusal(cluster, pod)
     if refusal is not None and refusal.status == CONFLICT:
-        if not _still_waits(cluster, pod):
-            return False
-        refusal = _refusal(cluster, pod)
+        try:
+            if not _still_waits(cluster, pod):
+                return False
+            refusal = _refusal(cluster, pod)
+        except ApiRefusal as other:  # the look at it is refused
+            refusal = other
     if refusal is not None and refusal.status != NOT_FOUND:
         refusals.append(refusal)
     return refusal is None

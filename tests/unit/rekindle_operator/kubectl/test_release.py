@@ -174,6 +174,20 @@ def test_a_pod_that_stays_in_conflict_is_named(
     assert "low-driver" in told.err
 
 
+def test_a_look_after_a_conflict_that_is_refused_keeps_no_other_pod_waiting(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_: str) -> tuple[Body, ...]:
+        raise ApiRefusal(where="pods", what="too many requests", remedy="wait", status=429)
+
+    cluster.conflicts = {"low-driver": 1}
+    monkeypatch.setattr(cluster, "named", busy)
+    assert plugin_main.run(["release", "--all"]) == 2
+    told = capsys.readouterr()
+    assert "the gate of 1 pod is lifted" in told.out
+    assert "too many requests" in told.err
+
+
 def test_a_pod_whose_gate_another_has_lifted_meanwhile_is_passed_over(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,6 +234,20 @@ def test_a_group_that_may_not_be_read_is_refused_at_once_and_a_silent_one_is_awa
     assert len(silent.waited) > 1
 
 
+@pytest.mark.usefixtures("failing")
+def test_a_certificate_of_one_broker_ends_no_look_of_a_known_sink_at_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.05)
+    library: Any = kafka_options.library()
+    for is_known in (False, True):
+        consumer, one = GroupConsumer("_SSL"), writer(StuckProducer())
+        library.Consumer, one.is_known = lambda _, made=consumer: made, is_known
+        with pytest.raises(RunError, match="words of _SSL"), one._meaning():
+            one._read_marker({})
+        assert (len(consumer.waited) > 1) == is_known
+
+
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_certificate_that_is_not_trusted_refuses_a_new_sink_and_others_wait(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_known: bool
@@ -268,7 +282,7 @@ def test_a_group_that_a_known_sink_may_not_read_for_a_moment_is_away(is_an_answe
 
 
 @pytest.mark.usefixtures("failing")
-def test_a_sink_that_was_open_once_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_was_written_to_once_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     library: Any = kafka_options.library()
     producer: Any = StuckProducer()
     producer.init_transactions = lambda _: None
@@ -279,6 +293,9 @@ def test_a_sink_that_was_open_once_is_known(monkeypatch: pytest.MonkeyPatch) -> 
     one = writer(producer)
     assert not one.is_known
     one.open()
+    assert not one.is_known, "it may be opened, and written to by others alone"
+    monkeypatch.setattr(TransactionalWriter, "_transact", lambda *_: None)
+    one.mark(EpochMarker(1, 1, "store"))
     assert one.is_known
 
 

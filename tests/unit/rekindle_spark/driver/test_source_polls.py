@@ -197,6 +197,22 @@ def test_a_source_that_the_store_has_offsets_of_knows_it_before_it_is_asked() ->
     source_polls.check(sources, {"known", "plain"})
 
 
+def test_what_a_source_raises_as_it_is_resumed_is_told_of_its_step_and_absence_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def resume(_: Refusing, token: str) -> None:
+        """A method of somebody's own, which is called so."""
+
+    def away(_: Refusing) -> None:
+        raise SourceAwayError(where="log", what="cannot be reached", remedy="wait")
+
+    monkeypatch.setattr(Refusing, "resume", resume)
+    with pytest.raises(RekindleError, match=r"one.*missing 1 required positional argument"):
+        source_polls.check({"one": Refusing({"p": 10})}, {"one"})
+    monkeypatch.setattr(Refusing, "resume", away)
+    source_polls.check({"one": Refusing({"p": 10})}, {"one"})
+
+
 def test_a_source_that_is_away_says_what_to_do() -> None:
     source = Refusing({"p": 10})
     source.resume()
