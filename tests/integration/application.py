@@ -20,6 +20,9 @@ import pyarrow as pa
 import readings
 
 import rekindle
+from rekindle import protocol
+from rekindle.protocol import ProgressReport, store_paths
+from rekindle_cli import coordination_access
 from rekindle_local import process_sets, stored_records
 from rekindle_local.demo.driver_process import DriverProcess
 from rekindle_local.local_control_plane import LocalControlPlane
@@ -209,9 +212,21 @@ class Application:
         return self.driver.log.read_text(errors="replace").strip().splitlines()[-1]
 
     def placement(self) -> dict[str, str]:
-        """Node of each partition after all plans and moves so far."""
+        """Node of each partition after all plans and moves so far. What a coordinator that was
+        killed has ordered may not be in its log: then this is what the driver reports."""
         self.poll()
-        return placement_after(self.events)
+        logged = {event["plan_epoch"] for event in self.happened("plan")}
+        if all(event["plan_epoch"] in logged for event in self.happened("ack")):
+            return placement_after(self.events)
+        return self._reported_placement()
+
+    def _reported_placement(self) -> dict[str, str]:
+        assert self.control is not None
+        with coordination_access.opened(self.control.zookeeper.connect_string, None) as connection:
+            path = self.control.place.path(store_paths.PROGRESS)
+            found = connection.get(path)
+        assert found is not None
+        return dict(protocol.decode(found[0], ProgressReport, path).placement)
 
     def nodes_of(self, operator: str) -> set[str]:
         """Nodes that run partitions of an operator."""

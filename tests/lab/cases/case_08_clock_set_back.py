@@ -64,7 +64,10 @@ def loop_of(arrivals: Arrivals) -> EpochLoop:
         settings=SimpleNamespace(
             runtime=SimpleNamespace(epoch_seconds=1.0, recovery_epoch_seconds=1.5)
         ),
-        progress=SimpleNamespace(complete=True, placed={1}, live={1}, trailing=frozenset()),
+        progress=SimpleNamespace(
+            complete=True, placed={1}, live={1}, catching_up=set(), trailing=frozenset()
+        ),
+        claimed=set(),
         arrivals=arrivals,
         newest=0,
         paused=False,
