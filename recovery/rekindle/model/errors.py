@@ -32,6 +32,11 @@ class RekindleError(Exception):
         self.what = what
         self.remedy = remedy
 
+    @property
+    def text(self) -> str:
+        """Fault and remedy, for a report that names the place by itself."""
+        return f"{self.what}; {self.remedy}"
+
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.where, self.what, self.remedy)
 

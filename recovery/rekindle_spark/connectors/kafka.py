@@ -270,7 +270,9 @@ class _Asking:
             self._let_go_of_refused()
             passing = kafka_options.PASSING if self.is_known else ()
             raise kafka_options.of_error(
-                *(self._where, error.args[0], self.note),
+                self._where,
+                error.args[0],
+                self.note,
                 is_running=self.asked > 0,
                 passing=passing,
             ) from error

@@ -60,7 +60,7 @@ def hold_back(application: DriverContext, faults: Mapping[int, SourceAwayError])
     with application.lock:
         chains = {application.program.owner[number].index: one for number, one in faults.items()}
         for index, fault in chains.items():
-            chain, text = application.program.chains[index], f"{fault.what}; {fault.remedy}"
+            chain, text = application.program.chains[index], fault.text
             held = application.held.get(index)
             if held is None:
                 application.events.write("source-away", source=chain.source, text=text)

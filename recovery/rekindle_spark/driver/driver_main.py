@@ -150,7 +150,7 @@ def run(
 
 
 def _store(place: DriverPlace, settings: Settings) -> CheckpointStore:
-    """The checkpoint store, which is not looked at."""
+    """Make the checkpoint store; reads nothing."""
     seconds, where = settings.runtime.store_patience_seconds, f"checkpoint store {place.store}"
     return CheckpointStore(place.store, StoreRetry(seconds, where=where))
 
@@ -265,7 +265,7 @@ def _check_admission(place: DriverPlace, store: CheckpointStore) -> None:
     if place.sidecar is None:
         return
     generation, refusal = 0, None
-    # A driver that has started since the look at the store is no reason to refuse this one.
+    # A driver that has started since the store was read is no reason to refuse this one.
     while (newest := store.next_generation()) != generation:
         generation, identity = newest, store.identity() if newest > 1 else ""
         refusal = sidecar_client.refusal(place.sidecar, place.identity, generation, identity)

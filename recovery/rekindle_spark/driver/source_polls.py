@@ -135,7 +135,7 @@ class SourcePolls:
                     begins = False
                 answer = SourceAnswer(self.now(), dict(source.latest_offsets()), initial)
             except SourceAwayError as error:
-                answer = SourceAnswer(self.now(), away=f"{error.what}; {error.remedy}")
+                answer = SourceAnswer(self.now(), away=error.text)
             except dead_letter_sieve.USERS_ERRORS as error:
                 with self.lock:
                     self.failure = _of_a_run(_failure(step, error))

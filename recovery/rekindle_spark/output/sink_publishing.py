@@ -411,8 +411,7 @@ class SinkPublisher:
         since = min((self.away_since.setdefault(index, now) for index in self.failing), default=now)
         if kind not in self.away_kinds:
             self.away_kinds.add(kind)
-            text = f"{error.what}; {error.remedy}"
-            self.say(kind, {"query": self.place.query, "text": text})
+            self.say(kind, {"query": self.place.query, "text": error.text})
         seconds = now - since
         if seconds > self.sink.patience_seconds:
             self.failure = RunError(

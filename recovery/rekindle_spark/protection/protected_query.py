@@ -301,8 +301,11 @@ def _has_random_checkpoint(query: Any) -> bool:
     engine = query._jsq.streamingQuery()
     root = str(engine.resolvedCheckpointRoot())
     unnamed = UNNAMED_CHECKPOINT.search(root)
-    if not unnamed or unnamed[1] or query.name is not None:
-        return bool(unnamed and unnamed[1])
+    if unnamed is None:
+        return False
+    is_temporary = bool(unnamed[1])
+    if is_temporary or query.name is not None:
+        return is_temporary
     default = str(engine.sparkSession().conf().get(DEFAULT_LOCATION, ""))
     return bool(default) and root[: unnamed.start()].endswith(urlsplit(default).path.rstrip("/"))
 

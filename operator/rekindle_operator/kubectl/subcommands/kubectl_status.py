@@ -212,7 +212,7 @@ def _read(
         try:
             found.append(read(record))
         except InputError as error:
-            broken.append(StatusNotice(error.where, "BadResource", f"{error.what}; {error.remedy}"))
+            broken.append(StatusNotice(error.where, "BadResource", error.text))
     return found
 
 
