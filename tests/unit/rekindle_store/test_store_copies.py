@@ -237,6 +237,23 @@ def test_a_driver_that_runs_meanwhile_leaves_a_copy_that_is_whole(
     assert history.checkpoint["epoch"] in (10, 18)
 
 
+def test_a_copy_has_the_offsets_of_its_checkpoint_though_both_go_meanwhile(
+    driver: Driver, store: Path, tmp_path: Path
+) -> None:
+    """The offsets are listed after they went, so that none of those that are listed is missing."""
+
+    def work() -> None:
+        for epoch in (14, 16):
+            driver.run(epoch - 1, epoch)
+            driver.checkpoint()
+
+    with pytest.MonkeyPatch.context() as patch:
+        meanwhile(patch, store, "outputs/", work)
+        copied = store_copies.copy(str(store), str(tmp_path / "copy"))
+    assert (copied.findings.damages, copied.findings.checkpoint) == ([], 16)
+    started(tmp_path / "copy").read()
+
+
 @pytest.mark.parametrize("begin", ["checkpoints/10/", "outputs/", "commits/9"])
 def test_no_output_in_a_copy_became_public_with_a_later_checkpoint_than_it_has(
     driver: Driver, store: Path, tmp_path: Path, begin: str
