@@ -134,7 +134,7 @@ def test_a_stopped_node_falls_silent_and_goes_on_when_continued(
     assert {read_state(pid) for pid in cluster.processes(node)} <= {"T", "D"}
     cluster.continue_processes(node)
     assert process_sets.await_condition(
-        lambda: "T" not in {read_state(pid) for pid in cluster.processes(node)}, limit_seconds=10
+        lambda: "T" not in {read_state(pid) for pid in cluster.processes(node)}, limit_seconds=60
     )
 
 
@@ -182,7 +182,7 @@ def test_nothing_is_left_when_the_owner_is_ended_by(
         owner.send_signal(number)
         owner.wait()
     assert process_sets.await_condition(
-        lambda: not any(is_alive(pid) for pid in started), limit_seconds=30
+        lambda: not any(is_alive(pid) for pid in started), limit_seconds=120
     )
     assert find_groups(owner.pid) == []
 
@@ -243,7 +243,7 @@ def run_application(cluster: LocalCluster) -> Iterator[Iterator[str]]:
         yield iter(application.stdout.readline, "")
     finally:
         process_sets.kill_all(
-            lambda: process_sets.session_processes(application.pid), limit_seconds=30
+            lambda: process_sets.session_processes(application.pid), limit_seconds=120
         )
         application.wait()
 

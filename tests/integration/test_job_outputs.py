@@ -45,5 +45,5 @@ public final class Probe {
 
 def test_pieces_that_come_twice_change_nothing(tmp_path: Path) -> None:
     command = java_probe.command(tmp_path, PROBE)
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     assert said.split() == ["waits", "1232", "1232", "1232"]

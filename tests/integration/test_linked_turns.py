@@ -42,11 +42,11 @@ public final class Probe {
 
 def test_a_task_never_runs_whose_job_before_was_cancelled(tmp_path: Path) -> None:
     command = java_probe.command(tmp_path, PROBE)
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     assert said.split() == ["NOW", "NOW", "LATER", "NEVER", "NEVER"]
 
 
 def test_outputs_go_of_jobs_whose_tasks_will_not_come(tmp_path: Path) -> None:
     command = java_probe.command(tmp_path, TASKLESS, spark=True)
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     assert said.splitlines() == ["[] 17", "[2, 3] true"]

@@ -186,7 +186,7 @@ def test_what_belongs_to_a_recovery_goes_with_it(shell: Shell, namespace: str) -
     )
     kinds = (PROVISIONING_REQUEST, POD_TEMPLATE)
     assert process_sets.await_condition(
-        lambda: not any(shell.all(kind, namespace) for kind in kinds), limit_seconds=60
+        lambda: not any(shell.all(kind, namespace) for kind in kinds), limit_seconds=180
     )
 
 

@@ -20,14 +20,13 @@ from rekindle_peers.flink import flink_installation, flink_outputs
 from rekindle_peers.flink.flink_cluster import FlinkCluster
 from rekindle_peers.flink.flink_evidence import tables
 
-pytestmark = pytest.mark.skipif(
-    not flink_installation.is_installed(), reason="Flink is not installed: run `make flink`"
-)
-
 # Three weeks of files, of which some laps are read: windows of weeks, and times that are shifted.
 FILE_DAYS = 21
 ROWS_PER_SECOND = 10_000.0
 LIMIT_SECONDS = 400.0
+# A test waits three times at most, and starts a cluster before.
+WAITS_MAX = 3
+START_SECONDS_MAX = 300.0
 FACTS = report.RunFacts(
     commit="0000000",
     seed=1,
@@ -42,6 +41,13 @@ FACTS = report.RunFacts(
 )
 RIGHT = dict.fromkeys(("missing", "duplicated", "wrong"), 0)
 SQL = Path(flight_pipeline.__file__).with_name("queries.sql")
+
+pytestmark = [
+    pytest.mark.skipif(
+        not flink_installation.is_installed(), reason="Flink is not installed: run `make flink`"
+    ),
+    pytest.mark.timeout(WAITS_MAX * LIMIT_SECONDS + START_SECONDS_MAX),
+]
 
 
 @dataclass

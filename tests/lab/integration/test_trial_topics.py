@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rekindle_chaos import trial_generator, trial_inputs, trial_topics, trials
-from rekindle_chaos.trial_brokers import BROKERS, TrialBrokers
+from rekindle_chaos.trial_brokers import BROKERS, START_SECONDS_MAX, TrialBrokers
 from rekindle_chaos.trial_topics import TopicProducer
 from rekindle_local import kafka_broker, process_sets
 from rekindle_local.demo import topic_witness
@@ -22,7 +22,8 @@ def brokers(tmp_path: Path) -> Iterator[TrialBrokers]:
         yield found
 
 
-@pytest.mark.timeout(600)
+# Brokers start twice, and two things are waited for.
+@pytest.mark.timeout(2 * (START_SECONDS_MAX + LIMIT_SECONDS))
 def test_rows_are_in_their_topic_once_though_one_broker_dies_and_another_stands_still(
     brokers: TrialBrokers, tmp_path: Path
 ) -> None:

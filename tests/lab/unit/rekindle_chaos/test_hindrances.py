@@ -15,7 +15,7 @@ from rekindle_local import process_sets
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 COMMIT = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 90.0
 WRITE = """
 import sys, time
 from pathlib import Path

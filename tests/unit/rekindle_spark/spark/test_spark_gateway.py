@@ -60,6 +60,17 @@ def test_on_kubernetes_nobody_without_the_secret_is_an_executor(
     assert conf.get("spark.authenticate") == authenticates
 
 
+@pytest.mark.parametrize(("given", "wanted"), [(None, "2s"), ("45s", "45s")])
+def test_pods_are_listed_every_two_seconds_unless_the_user_says_otherwise(
+    given: str | None, wanted: str
+) -> None:
+    """Only then are new ones requested for those that were deleted: Spark alone waits 30 s."""
+    name = "spark.kubernetes.executor.apiPollingInterval"
+    told = {} if given is None else {name: given}
+    conf = _configuration("flights", "k8s://https://m:6443", "exchange.jar", told, ship_jar=False)
+    assert conf.get(name) == wanted
+
+
 @pytest.mark.parametrize("service", [None, "false", "true"])
 def test_indexes_are_checked_unless_sparks_own_service_serves_blocks(service: str | None) -> None:
     options = {} if service is None else {"spark.shuffle.service.enabled": service}
