@@ -45,6 +45,8 @@ demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two 
 	$(BIN)/rekindle demo
 
 test: TURN = --turn today
+# `make test UNTIL=MOMENT` (seconds since 1970) leaves out long tests that would not end by then, and says so.
+DEADLINE = $(if $(UNTIL),--until $(UNTIL))
 test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
@@ -77,12 +79,12 @@ integration: setup ## tests on a real Spark cluster, two at a time, all of them:
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build versitygw || true  # the tests say what is missing
 	@# The longest files come first (tests/file_order.py); pytest-xdist would order them by number of tests.
 	@# A slow store takes minutes by its nature: a stage of the laboratory has it.
-	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN)
+	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN) $(DEADLINE)
 
 kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all || true  # the tests say what is missing
-	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN)
+	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN) $(DEADLINE)
 
 testbed: check-python ## find or build that control plane, with kubectl, helm and a server of S3 (once, some minutes)
 	@$(TESTBED) build all versitygw

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import file_order
 import loud_skips
 import turns
+from run_deadline import RunDeadline
 
 UNIT = [Path(__file__).parent / "unit", Path(__file__).parent / "lab" / "unit"]
 # A unit test takes under 2 s; the limit is for one that hangs, on a machine that is busy.
@@ -36,10 +37,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="leave out long files whose turn is another day: today, or a number from 0"
         " (tests/turns.py)",
     )
+    parser.addoption(
+        "--until",
+        type=float,
+        metavar="MOMENT",
+        help="leave out files that cannot be expected to end by then: seconds since 1970"
+        " (tests/run_deadline.py)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record durations where that is asked for: workers report to the process that started them.
+    Where a run has to end by some moment, each process leaves out what does not.
 
     A shell's background has SIGINT ignored, and so would all that tests start and interrupt.
     """
@@ -47,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(file_order.Recorder())
+    until = config.getoption("--until")
+    if until is not None:
+        config.pluginmanager.register(RunDeadline(until, file_order.read()))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

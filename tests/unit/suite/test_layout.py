@@ -5,8 +5,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from syntax_trees import parsed
 
 ROOT = Path(__file__).parents[3]
 # Folders of tests/unit that are about no package.
@@ -46,11 +47,6 @@ FORBIDDEN = re.compile(
 
 def named(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
-
-
-@cache
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(), filename=named(file))
 
 
 def docstring(file: Path) -> str:

@@ -4,8 +4,9 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
+
+from syntax_trees import parsed
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted(
@@ -52,11 +53,6 @@ ALLOWED = {
     "Narrowing": "the field `narrowed` of a policy's status in the API",
 }
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-
-
-@cache
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(), filename=str(file))
 
 
 def named(file: Path) -> str:
