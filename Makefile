@@ -17,7 +17,7 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup ready clean-cache flink check-tools check-python demo test test-lab mutants lint unit simulation integration kubernetes testbed images lock audit bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup ready clean-cache flink check-tools check-python demo test test-lab mutants lint checks unit simulation integration kubernetes testbed images lock audit bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -47,7 +47,7 @@ demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two 
 test: TURN = --turn today
 # `make test UNTIL=MOMENT` (seconds since 1970) leaves out long tests that would not end by then, and says so.
 DEADLINE = $(if $(UNTIL),--until $(UNTIL))
-test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
+test: ready checks unit integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
 test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds, call sites, types of columns; or: make test-lab STAGES=chaos
@@ -64,6 +64,11 @@ lint: setup ## ruff, mypy --strict, import contracts
 	@$(BIN)/mypy $$($(BIN)/python tests/mypy_modules.py)
 	@echo '== import-linter'
 	@$(BIN)/lint-imports
+
+# mypy uses one core, for two minutes where it has no cache; the seeds use what is left.
+checks: setup ## lint and simulation, at the same time
+	@$(STEPS) lint 'unset PYTHONPATH; $(MAKE) --no-print-directory lint' \
+	  simulation 'unset PYTHONPATH; $(MAKE) --no-print-directory simulation'
 
 unit: setup ## tests without a cluster
 	@echo '== unit tests'
