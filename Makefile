@@ -65,7 +65,7 @@ lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== import-linter'
 	@$(BIN)/lint-imports
 
-# mypy uses one core, for two minutes where it has no cache; the seeds use what is left.
+# mypy uses one core, for over a minute where it has no cache; the seeds use what is left.
 checks: setup ## lint and simulation, at the same time
 	@$(STEPS) lint 'unset PYTHONPATH; $(MAKE) --no-print-directory lint' \
 	  simulation 'unset PYTHONPATH; $(MAKE) --no-print-directory simulation'
