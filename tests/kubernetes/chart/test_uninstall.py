@@ -42,7 +42,7 @@ KUEUE = "kueue.x-k8s.io/admission"
 VALUES = (
     *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}"),
     *("--set", "store.plaintext=true", "--set", "wholeApplications=true"),
-    *("--set", "uninstall.timeoutSeconds=60"),
+    *("--set", "uninstall.timeoutSeconds=110"),
 )
 STRATEGIC = "application/strategic-merge-patch+json"
 RUN = {"spark-app-selector": "spark-1"}
@@ -74,7 +74,7 @@ class Uninstall:
     ) -> "Uninstall":
         """Returns once the Job is there."""
         threads = stack.enter_context(ThreadPoolExecutor(1))
-        running = threads.submit(helm.run, "uninstall", RELEASE, "--timeout", "90s")
+        running = threads.submit(helm.run, "uninstall", RELEASE, "--timeout", "115s")
         found = Uninstall(api, control_plane, running)
         await_that(lambda: found.jobs() or running.done(), "the Job does not come")
         assert not running.done(), running.result()
@@ -84,8 +84,8 @@ class Uninstall:
         jobs: list[Any] = client.BatchV1Api(self.api).list_namespaced_job(NAMESPACE).items
         return [job for job in jobs if job.metadata.name == PROGRAM]
 
-    def run(self, kubeconfig: Path) -> "subprocess.CompletedProcess[str]":
-        """The command of the Job, as its image has it."""
+    def run(self, kubeconfig: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+        """The command of the Job, as its image has it; `more` arguments hold instead of its own."""
         (job,) = self.jobs()
         (container,) = job.spec.template.spec.containers
         scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -94,7 +94,7 @@ class Uninstall:
         assert callable(getattr(importlib.import_module(module), function))
         program = f"from {module} import {function}; {function}()"
         return subprocess.run(
-            [sys.executable, "-c", program, *container.args, f"--kubeconfig={kubeconfig}"],
+            [sys.executable, "-c", program, *container.args, *more, f"--kubeconfig={kubeconfig}"],
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS_MAX,
@@ -248,6 +248,7 @@ def test_an_uninstall_lifts_our_gate_in_all_namespaces_and_no_other_before_anyth
         core.create_namespaced_pod(elsewhere, plain_pod("forgotten", GATE))
 
         uninstall = Uninstall.begin(stack, installed, cluster, control_plane)
+        await_that(lambda: permitted(cluster, ACCOUNT, [Asked("patch", "pods")]))
         assert not permitted(cluster, ACCOUNT, NEVER)
         account = control_plane.service_account_kubeconfig(NAMESPACE, PROGRAM)
         with control_plane.api_client(account) as limited:
@@ -346,7 +347,8 @@ def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_names_pod_and_
     core.create_namespaced_pod(namespace, plain_pod("other", GATE))
     with ExitStack() as stack:
         uninstall = Uninstall.begin(stack, installed, cluster, control_plane)
-        done = uninstall.run(control_plane.service_account_kubeconfig(NAMESPACE, PROGRAM))
+        account = control_plane.service_account_kubeconfig(NAMESPACE, PROGRAM)
+        done = uninstall.run(account, "--within-seconds=15")
         assert done.returncode == 1, done.stdout
         (sentence,) = done.stderr.splitlines()
         assert sentence.startswith(f"pod {namespace}/{stubborn}: our scheduling gate cannot be l")
