@@ -190,6 +190,11 @@ class ResourceReason(Explained):
     SIDECAR_MISSING = "sidecar-missing", "a driver runs without its sidecar"
     SIDECAR_NOT_NEEDED = "sidecar-not-needed", "the policy brings back whole applications"
     UNKNOWN_QUERIES = "unknown-queries", "a priority names a query that no pipeline has"
+    UNKNOWN_APPLICATIONS = (
+        "unknown-applications",
+        "the policy names an application that it does not select",
+    )
+    DEPENDENCY_CIRCLE = "dependency-circle", "applications of the policy depend on each other"
     NOT_HEARD_OF = "not-heard-of", "nothing has been heard of an application"
     QUERIES_RUN = "queries-run", "no query has stopped"
     SOME_SURVIVES = "some-survives", "whichever failure domain is lost, some query goes on"

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 from rekindle.model.errors import InputError
 from rekindle_operator.api import recovery_policy, recovery_resource
+from rekindle_operator.api.custom_resources import ACCEPTED, ResourceReason, camel_case
+from rekindle_operator.api.recovery_policy import PolicyStatus
 from rekindle_operator.api.recovery_resource import Recovery, age
 from rekindle_operator.kubectl.api_connection import (
     PODS,
@@ -24,6 +26,11 @@ APPLICATION = "application"
 NEAR_MAX = 3
 EXECUTORS = "spark-role=executor"
 FORBIDDEN = 403
+# Of the condition Accepted: what concerns the order in which whole applications come back.
+REMARKED = tuple(
+    camel_case(reason)
+    for reason in (ResourceReason.UNKNOWN_APPLICATIONS, ResourceReason.DEPENDENCY_CIRCLE)
+)
 
 
 def recovery(cluster: ApiConnection, name: str) -> Recovery:
@@ -83,6 +90,20 @@ def executors(cluster: ApiConnection, application: str) -> tuple[Object, ...]:
     return tuple(
         pod for pod in there if application in (pod["metadata"].get("labels") or {}).values()
     )
+
+
+def policy_remark(cluster: ApiConnection, found: Recovery) -> str:
+    """What a Recovery's policy says of names and circles in it, by which its applications come back
+    in another order than its author may think; "" where it says nothing, or cannot be read."""
+    name = found.spec.policy_name
+    with suppress(InputError):
+        record = _found(cluster, POLICIES, name)
+        status = PolicyStatus() if record is None else recovery_policy.from_object(record).status
+        for condition in status.conditions:
+            if condition.type == ACCEPTED and condition.reason in REMARKED:
+                where = f"RecoveryPolicy {cluster.default_namespace}/{name}"
+                return f"{where} ({condition.reason}): {condition.message}"
+    return ""
 
 
 def nothing_lost(cluster: ApiConnection, name: str) -> str:

@@ -11,7 +11,7 @@ Pure: findings from values. The shell turns them into conditions (`custom_resour
 writes them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -88,15 +88,22 @@ RESTING = tuple(
 )
 
 
+Remark = tuple[ResourceReason, str]
+
+
 def accepted(
-    held: Effective, applications: int, unknown: Sequence[UnknownQuery] = (), elsewhere: int = 0
+    held: Effective,
+    applications: int,
+    unknown: Sequence[UnknownQuery] = (),
+    elsewhere: int = 0,
+    remarks: Iterable[Remark] = (),
 ) -> ConditionFinding:
     """A policy holds; what is not as its author may think is said, what is worse first.
 
     `applications` is how many it holds for, `unknown` what no pipeline of them has, `elsewhere` how
-    many it selects that older policies hold.
+    many it selects that older policies hold. `remarks` are those of `application_remarks`.
     """
-    said: list[tuple[ResourceReason, str]] = []
+    said: list[Remark] = []
     if applications == 0:
         text = "It holds for no application: none that is there is selected."
         if elsewhere:
@@ -108,6 +115,7 @@ def accepted(
         there = named(unknown[0].known) or "none"
         text = f"{field} names {names}, which no pipeline has; there are: {there}."
         said.append((ResourceReason.UNKNOWN_QUERIES, text))
+    said += remarks
     if held.narrowed:
         text = " ".join(item.message for item in held.narrowed)
         said.append((ResourceReason.NARROWED, text))
@@ -115,6 +123,70 @@ def accepted(
         text = f"It holds for {counted(applications, 'application')}, as it is written."
         said.append((ResourceReason.AS_WRITTEN, text))
     return ConditionFinding(ACCEPTED, True, said[0][0], " ".join(text for _, text in said))
+
+
+def application_remarks(spec: PolicySpec, there: Collection[str]) -> Iterator[Remark]:
+    """Names in a policy of whole applications that none of its applications (`there`) has, and
+    circles of dependencies. Neither is refused: an application may come later, and those of a
+    circle come back together."""
+    fields = {
+        "priorities": [item.query for item in spec.priorities],
+        "lagGoals": [item.query for item in spec.lag_goals],
+        "applications": [item.name for item in spec.applications],
+    }
+    fields |= {
+        f"applications[{item.name}].dependsOn": [*item.depends_on] for item in spec.applications
+    }
+    unknown = {
+        field: named(tuple(sorted({*names}.difference(there))))
+        for field, names in fields.items()
+        if {*names}.difference(there)
+    }
+    if unknown:
+        shown = ", ".join(
+            f"{field} names {names}" for field, names in [*unknown.items()][:SHOWN_MAX]
+        )
+        more = len(unknown) - SHOWN_MAX
+        fields_more = f", and so do {counted(more, 'other field')}" if more > 0 else ""
+        text = (
+            f"{shown}{fields_more}: no application of this policy has such a name; there are: "
+            f"{named(tuple(sorted(there)))}. Correct the name, or start the application: until "
+            "then the entry has no effect, and nothing waits for it."
+        )
+        yield ResourceReason.UNKNOWN_APPLICATIONS, text
+    circles = _circles({item.name: item.depends_on for item in spec.applications})
+    if circles:
+        text = (
+            f"applications: by their dependsOn {named(circles[0])} depend on each other, so they "
+            "come back together. Leave one of these names out where an order is meant."
+        )
+        if len(circles[0]) == 1:
+            text = f"applications[{circles[0][0]}].dependsOn names itself. Leave that name out."
+        if len(circles) > 1:
+            text += f" So it is with {counted(len(circles) - 1, 'other group')}."
+        yield ResourceReason.DEPENDENCY_CIRCLE, text
+
+
+def _circles(depends_on: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """Groups of applications each of which depends on all others of its group, in order."""
+    upstream = {name: _upstream(name, depends_on) for name in depends_on}
+    found = {
+        tuple(sorted(other for other in upstream[name] if name in upstream.get(other, ())))
+        for name in depends_on
+    }
+    return sorted(found - {()})
+
+
+def _upstream(name: str, depends_on: Mapping[str, Sequence[str]]) -> set[str]:
+    """All that an application depends on, directly or not; itself where it is in a circle."""
+    found: set[str] = set()
+    open_ = [*depends_on[name]]
+    while open_:
+        other = open_.pop()
+        if other not in found:
+            found.add(other)
+            open_ += depends_on.get(other, ())
+    return found
 
 
 def class_missing(spec: PolicySpec, there: Iterable[str]) -> ConditionFinding:

@@ -215,9 +215,9 @@ class PolicyStatusWriter:
             return policy_conditions.unreadable(effective)
         if policy.spec.recovers == "Applications":
             there = {place.application for place in places}
-            unknown = effective_policy.known(effective, there)[1] if there else ()
-        else:
-            unknown = self._unknown(effective, places)
+            remarks = policy_conditions.application_remarks(policy.spec, there) if there else ()
+            return policy_conditions.accepted(effective, len(places), (), overlaps, remarks)
+        unknown = self._unknown(effective, places)
         return policy_conditions.accepted(effective, len(places), unknown, overlaps)
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:

@@ -5,12 +5,11 @@
            waiting.json: '{"version": 1, "buckets": ["pod/team/UID", ...]}'}
 
 The operator that acts writes this ConfigMap when an application has lost a domain, or waits for its
-turn, and again every `RENEW_SECONDS` while there is anything in it. The webhook forgets what has
-not been renewed for `VALID_SECONDS` by its own clock, so an operator that is gone keeps nobody out
-of a domain, and no new pod from its node. A record that is listed again was not renewed. Of the
-first record that it reads, a webhook knows only what the record says, and ignores one of more than
-`FIRST_AGE_SECONDS_MAX`. `at` holds for both, which are written together. Pure; `webhook_upkeep`
-writes it, `policy_watch` reads it.
+turn, and again every `RENEW_SECONDS` while there is anything in it. The webhook ignores a record
+`VALID_SECONDS` after it was written, also one that has just started, so an operator that is gone
+keeps nobody out of a domain, and no new pod from its node. A record that is listed again was not
+renewed. `at` holds for both, which are written together. Pure; `webhook_upkeep` writes it,
+`policy_watch` reads it.
 """
 
 import sys
@@ -30,11 +29,10 @@ NAME = "rekindle-avoided-domains"
 KEY, WAITING_KEY = "avoided.json", "waiting.json"
 VERSION = 1
 RENEW_SECONDS = 60.0
+# `at` is by the clock of the operator's node, the age by that of the webhook's. Where the first is
+# behind, a record counts from the second one on, which was written after the first was seen. Where
+# it is ahead, a record that is seen late counts longer, by so much at most.
 VALID_SECONDS = 180.0
-# `at` is by the clock of the operator's node, the age by that of the webhook's. A record that has
-# just been renewed must count although the clocks differ: VALID_SECONDS, and 12 minutes for them.
-# Clocks that differ by more break certificates and tokens as well.
-FIRST_AGE_SECONDS_MAX = 900.0
 # The API server keeps objects of 1 MiB: so much of it is for either record. What does not fit is
 # left out: of each application its nodes first, which stand in domains mostly, then the newest
 # applications. Pods of those that are left out do not wait.

@@ -58,9 +58,10 @@ class WatchedPolicies:
     applications: dict[str, SparkApplicationSeen] = field(default_factory=dict)
     avoided: dict[str, tuple[Domain, ...]] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()
-    # when both were last seen to be renewed, and the newest record's own time
-    avoided_at: float = 0.0
+    # the newest record: its own time, when it was first seen, and until when both hold
     avoided_written: datetime | None = None
+    avoided_seen_at: float = 0.0
+    avoided_until: float = 0.0
     _view: PolicyView | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -79,7 +80,7 @@ class WatchedPolicies:
 
     @property
     def _is_valid(self) -> bool:
-        return self.clock() - self.avoided_at < avoided_domains.VALID_SECONDS
+        return self.clock() < self.avoided_until
 
     def view(self) -> PolicyView:
         """What is known now, as a value."""
@@ -118,16 +119,19 @@ class WatchedPolicies:
             self._view = None
 
     def see_avoided(self, record: AvoidedRecord, waiting: frozenset[str]) -> None:
-        """Valid from now on where it has been written since the last one was seen. Nobody knows
-        that of the first one, which may be of an operator that is gone: its age counts."""
+        """Both hold for `VALID_SECONDS` after the record was written, and no longer: the operator
+        may have gone since. It says when that was. By a clock that is behind ours it seems older
+        than it is; but it was written after the one before was seen."""
         before, self.avoided_written = self.avoided_written, record.at
         if record.at == before:
             return  # it is listed again
-        age_seconds = (self.wall_clock() - record.at).total_seconds()
-        if before is None and age_seconds > avoided_domains.FIRST_AGE_SECONDS_MAX:
-            self.see_nothing_avoided()
-            return
-        self.avoided, self.waiting, self.avoided_at = record.avoided, waiting, self.clock()
+        now, age_seconds = self.clock(), (self.wall_clock() - record.at).total_seconds()
+        written_at = now - max(0.0, age_seconds)
+        if before is not None:
+            written_at = max(written_at, self.avoided_seen_at)
+        self.avoided, self.waiting = record.avoided, waiting
+        self.avoided_seen_at = now
+        self.avoided_until = written_at + avoided_domains.VALID_SECONDS
 
     def see_nothing_avoided(self) -> None:
         """There is no record."""

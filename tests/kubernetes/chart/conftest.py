@@ -59,4 +59,5 @@ def installer(
     found = Helm(helm, tmp_path_factory.mktemp("helm"), control_plane.kubeconfig)
     yield found
     control_plane.restore()
-    found.run("uninstall", RELEASE, "--wait")  # the next module installs at once
+    # the next module installs at once; nobody would run the Job of the hook
+    found.run("uninstall", RELEASE, "--wait", "--no-hooks")

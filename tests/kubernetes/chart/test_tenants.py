@@ -97,7 +97,7 @@ def tenants(
         values = [where, mine, FAST, FENCING, certainty, allowed, "wholeApplications=true"]
         arguments = [word for value in values for word in ("--set", value)]
         installer.do("install", RELEASE, CHART, *arguments)
-        stack.callback(installer.run, "uninstall", RELEASE)
+        stack.callback(installer.run, "uninstall", RELEASE, "--no-hooks")
         ask_about_nothing(cluster)
         for name in (A, B):
             stack.enter_context(a_namespace(cluster, name))

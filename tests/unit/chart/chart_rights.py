@@ -1,4 +1,4 @@
-"""Rights of operator and webhook, by their roles and by docs/install.md.
+"""Rights of operator, webhook and gate release, by their roles and by docs/install.md.
 
 A resource is written as kubectl does, `machinedeployments.cluster.x-k8s.io/scale`.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from chart_commands import NAMESPACE, ROOT, Object
 
-OPERATOR, WEBHOOK = "rekindle-operator", "rekindle-webhook"
+OPERATOR, WEBHOOK, RELEASE = "rekindle-operator", "rekindle-webhook", "rekindle-release-gates"
 
 ROW = re.compile(r"^\| (cluster|own|`[a-z-]+`) \|([^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|$", re.MULTILINE)
 RESOURCE = re.compile(r"`([^`]+)`(?: named `([^`]+)`)?")
@@ -57,10 +57,11 @@ def rights(objects: Iterable[Object], account: str = OPERATOR) -> set[Right]:
 
 
 def documented(account: str = OPERATOR) -> list[Row]:
-    """The table of an account in docs/install.md; that of the webhook is the second."""
+    """The table of an account in docs/install.md, of which each has one."""
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    operators, _, webhooks = page.partition("The webhook's account")
-    text = operators if account == OPERATOR else webhooks
+    operators, _, others = page.partition("The webhook's account")
+    webhooks, _, releases = others.partition("The account of the Job")
+    text = {OPERATOR: operators, WEBHOOK: webhooks, RELEASE: releases}[account]
     return [
         Row(
             frozenset(

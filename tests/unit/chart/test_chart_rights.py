@@ -2,7 +2,7 @@
 
 import pytest
 from chart_commands import EVERYTHING, NAMESPACE, Helm
-from chart_rights import WEBHOOK, Right, documented, given, rights
+from chart_rights import RELEASE, WEBHOOK, Right, documented, given, rights
 
 # Who makes the certificates of the webhook and of ZooKeeper; the first are the defaults.
 SELF_MANAGED = ("webhook.certificates.certManager=false", "zookeeper.tls.certManager=false")
@@ -30,6 +30,14 @@ def test_the_webhook_has_the_rights_of_its_table_writes_nothing_and_reads_no_pod
     assert "pods" not in {right.resource for right in found}
     others = rights(renderer.objects("--set", OTHERS_MANAGE), WEBHOOK)
     assert others == given(None, WEBHOOK)
+
+
+def test_the_job_before_an_uninstall_has_the_rights_of_its_table_and_no_other(
+    renderer: Helm,
+) -> None:
+    found = rights(renderer.objects("--set", "wholeApplications=true"), RELEASE)
+    assert found == given("wholeApplications=true", RELEASE)
+    assert not rights(renderer.objects(), RELEASE)
 
 
 def test_a_kubeconfig_of_another_cluster_is_read_where_it_is_named(renderer: Helm) -> None:

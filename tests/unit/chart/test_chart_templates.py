@@ -27,7 +27,8 @@ GOLDEN = ROOT / "tests" / "golden" / "chart"
 WRITE = "REKINDLE_WRITE_SNAPSHOTS"
 METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
 MADE_SECRET = re.compile(r"(?m)^(  secret: )[A-Za-z0-9+/=]{40,}$")
-WORKLOADS = ("Deployment", "StatefulSet")
+WORKLOADS = ("Deployment", "StatefulSet", "Job")
+REPLICATED = WORKLOADS[:2]
 KEY = "-----BEGIN EC PRIVATE KEY-----\na2V5\n-----END EC PRIVATE KEY-----\n"
 PEM = "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n"
 OTHER_PEM = PEM.replace("bm8=", "eWVz")
@@ -216,6 +217,7 @@ def test_the_manifests_are_those_of_the_snapshot(
         (["webhook.extraArguments={--port=1}"], ['webhook.extraArguments[0] is "--port=1"']),
         (["webhook.resources.limits.memory=lots"], ["webhook.resources.limits.memory"]),
         (["webhook.replicas=0"], ["/webhook/replicas", "want 1"]),
+        (["uninstall.timeoutSeconds=30"], ["/uninstall/timeoutSeconds", "want 60"]),
     ],
     ids=lambda found: found[0] if isinstance(found, list) else None,
 )
@@ -296,7 +298,8 @@ def test_pods_of_whole_applications_wait_where_a_value_says_so(renderer: Helm) -
 @pytest.mark.parametrize("arguments", [[], ["-f", EVERYTHING]], ids=["default", "everything"])
 def test_every_pod_is_confined(renderer: Helm, arguments: list[object]) -> None:
     workloads = [found for found in renderer.objects(*arguments) if found["kind"] in WORKLOADS]
-    assert len(workloads) == 3  # operator, webhook, ZooKeeper
+    # operator, webhook, ZooKeeper; with everything the Job before an uninstall
+    assert len(workloads) == (4 if arguments else 3)
     for workload in workloads:
         pod = workload["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]
@@ -312,7 +315,7 @@ def test_every_pod_is_confined(renderer: Helm, arguments: list[object]) -> None:
 
 def test_replicas_are_spread_over_the_first_domain_key(renderer: Helm) -> None:
     for found in renderer.objects("-f", EVERYTHING):
-        if found["kind"] in WORKLOADS:
+        if found["kind"] in REPLICATED:
             (constraint,) = found["spec"]["template"]["spec"]["topologySpreadConstraints"]
             assert constraint["topologyKey"] == "example.com/rack"
             assert constraint["whenUnsatisfiable"] == "DoNotSchedule"

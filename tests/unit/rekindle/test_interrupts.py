@@ -111,7 +111,7 @@ sys.exit(main())
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 # What each of them imports late.
 LATE = {name: "asyncio" if name == "rekindle-sidecar" else "typer" for name in SCRIPTS}
-SERVERS = {"rekindle-operator", "rekindle-webhook", "rekindle-sidecar"}
+SERVERS = {"rekindle-operator", "rekindle-release-gates", "rekindle-webhook", "rekindle-sidecar"}
 # Servers whose start calls a function `interrupted`.
 STARTING = {
     "operator": "from rekindle_operator import process_command as one\n"

@@ -1,4 +1,4 @@
-"""The command lines of the operator and of the webhook: their help, and wrong usage."""
+"""The command lines of operator, webhook and gate release: their help, and wrong usage."""
 
 import inspect
 from collections.abc import Callable
@@ -7,10 +7,15 @@ from types import ModuleType
 import pytest
 
 from rekindle_operator.controller import operator_main
-from rekindle_operator.webhook import webhook_main
+from rekindle_operator.webhook import gate_release, webhook_main
 
 OPERATOR, WEBHOOK = "rekindle-operator", "rekindle-webhook"
-MODULES: dict[str, ModuleType] = {OPERATOR: operator_main, WEBHOOK: webhook_main}
+RELEASE = "rekindle-release-gates"
+MODULES: dict[str, ModuleType] = {
+    OPERATOR: operator_main,
+    WEBHOOK: webhook_main,
+    RELEASE: gate_release,
+}
 NO_OPTION = "{0}: no such option: --nope; see `{0} --help`"
 NO_STORE = "missing option '--store' (env var: 'REKINDLE_STORE'); see"
 
@@ -42,6 +47,9 @@ def start(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> int
             ["--store", "zk:1", "--kubeconfig", "/nonexistent"],
             "--kubeconfig /nonexistent: ",
         ),
+        (RELEASE, ["--nope"], NO_OPTION.format(RELEASE)),
+        (RELEASE, ["--within-seconds", "0"], "--within-seconds"),
+        (RELEASE, ["--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent: "),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(
@@ -60,8 +68,12 @@ def test_wrong_usage_is_told_in_one_line(
 
 @pytest.mark.parametrize(
     ("command", "function"),
-    [(OPERATOR, operator_main.operate), (WEBHOOK, webhook_main.serve)],
-    ids=[OPERATOR, WEBHOOK],
+    [
+        (OPERATOR, operator_main.operate),
+        (WEBHOOK, webhook_main.serve),
+        (RELEASE, gate_release.release_gates),
+    ],
+    ids=[OPERATOR, WEBHOOK, RELEASE],
 )
 def test_the_help_shows_every_option_whole(
     command: str,

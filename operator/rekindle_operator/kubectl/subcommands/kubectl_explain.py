@@ -43,6 +43,8 @@ def explain(
         waiting = recovery is not None and recovery.status.phase in WAITING
         application = name if recovery is None else recovery.spec.application.name
         pods = resource_lookup.executors(cluster, application) if waiting else ()
+        is_open = recovery is not None and not recovery.status.has_ended
+        remark = resource_lookup.policy_remark(cluster, recovery) if recovery and is_open else ""
     if recovery is None:
         if output is plugin_options.Form.JSON:
             nothing = {"recovery": None, "namespace": namespace, "application": name}
@@ -59,8 +61,7 @@ def explain(
         queries = (chosen,)
         sentences = tuple(recovery_text.of_query(chosen, recovery, now))
     pending = recovery_text.pending_pods(pods, now.timestamp())
-    if pending:
-        sentences += (pending,)
+    sentences += tuple(filter(None, (pending, remark)))
     if output is plugin_options.Form.JSON:
         terminal_output.show_json(_record(recovery, queries, sentences, now))
         return

@@ -26,6 +26,8 @@ from rekindle_operator.kubectl.application_reader import ObjectLists
 
 MANAGER = "kubectl-rekindle-release"
 NOT_FOUND, CONFLICT = 404, 409
+# A pod with a gate is Pending.
+PENDING = "status.phase=Pending"
 MORE = (
     "New pods may still have to wait: for three minutes after the last word of an operator that is "
     "gone; where one runs, until `kubectl rekindle pause`."
@@ -37,6 +39,7 @@ def release(
     every: Annotated[
         bool, typer.Option("--all", help="All pods of the namespace, whatever their policy.")
     ] = False,
+    everywhere: plugin_options.AllNamespaces = False,
     dry_run: plugin_options.DryRun = False,
     namespace: plugin_options.Namespace = None,
     context: plugin_options.Context = None,
@@ -49,28 +52,43 @@ def release(
 
     Example: kubectl rekindle release --policy nightly -n reports
     """
+    if everywhere and not every:
+        raise InputError(
+            where="--all-namespaces",
+            what="is given without --all, and policies are of one namespace",
+            remedy="add --all, or name a namespace with -n",
+        )
     if every and policy is not None:
         raise InputError(
             where="--all",
             what=f"is given together with --policy {policy}",
             remedy="leave one of them out",
         )
-    with connected(plugin_options.Target(namespace, context, kubeconfig)) as cluster:
+    target = plugin_options.Target(namespace, context, kubeconfig, everywhere=everywhere)
+    with connected(target) as cluster:
         name = None if every else resource_lookup.policy(cluster, policy)["metadata"]["name"]
         pods = _waiting(cluster, name)
         refusals: list[ApiRefusal] = []
         if not dry_run:
             pods = [pod for pod in pods if _lifted(cluster, pod, refusals)]
-        where = cluster.default_namespace
-    names = sorted(pod["metadata"]["name"] for pod in pods)
+        where = None if everywhere else cluster.default_namespace
+    names = sorted(_shown(pod, everywhere=everywhere) for pod in pods)
     if output is plugin_options.Form.JSON:
         record = {"policy": name, "namespace": where, "released": not dry_run, "pods": names}
         terminal_output.show_json(record)
     elif names or not refusals:
-        head = f"namespace {where}" if name is None else f"policy {where}/{name}"
+        head = f"policy {where}/{name}" if name else f"namespace {where}"
+        head = "all namespaces" if everywhere else head
         _show(head, names, dry_run=dry_run)
     if refusals:
         raise _kept(refusals)
+
+
+def _shown(pod: Object, *, everywhere: bool) -> str:
+    """A pod's name, with its namespace where pods of several are shown."""
+    metadata = pod["metadata"]
+    name: str = metadata["name"]
+    return f"{metadata['namespace']}/{name}" if everywhere else name
 
 
 def _show(head: str, names: list[str], *, dry_run: bool) -> None:
@@ -87,11 +105,14 @@ def _show(head: str, names: list[str], *, dry_run: bool) -> None:
 
 
 def _waiting(cluster: ApiConnection, policy: str | None) -> list[Object]:
-    """Pods with our gate: of a policy's applications, or all."""
+    """Pods with our gate: of a policy's applications, or all, whatever their labels are."""
+    if policy is None:
+        pending = cluster.list(PODS, cluster.namespace, fieldSelector=PENDING)
+        return [pod for pod in pending if has_gate(pod["spec"].get("schedulingGates"))]
     pods = preflight_reader.read_pods(cluster)
     gated = [pod for pod in pods if has_gate(pod["spec"].get("schedulingGates"))]
-    if policy is None or not gated:
-        return gated
+    if not gated:
+        return []
     uids = _uids(cluster, pods, policy)
     return [pod for pod in gated if pod["metadata"]["uid"] in uids]
 

@@ -335,6 +335,34 @@ def test_of_an_application_that_is_well_it_is_said_that_nothing_was_lost(
     assert "nothing" not in told
 
 
+@pytest.mark.parametrize(
+    ("phase", "reason", "is_said"),
+    [
+        ("CatchingUp", "UnknownApplications", True),
+        ("CatchingUp", "DependencyCircle", True),
+        ("CatchingUp", "Narrowed", False),
+        ("Recovered", "UnknownApplications", False),
+    ],
+)
+def test_why_applications_come_in_another_order_than_was_meant_is_explained_while_it_matters(
+    phase: str,
+    reason: str,
+    is_said: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    remark = world.condition("Accepted", "True", reason, "applications names ingst.")
+    record = world.policy_record(status=world.policy_status(conditions=(remark,)))
+    ended = {"ended_at": world.NOW} if phase == "Recovered" else {}
+    status = msgspec.structs.replace(world.story(), phase=phase, **ended)
+    cluster = Answering([record], [world.recovery_object(status=status)])
+    assert running(monkeypatch, cluster, "explain", "departures") == 0
+    said = f"RecoveryPolicy flights/departures ({reason}): applications names ingst."
+    assert (said in capsys.readouterr().out) is is_said
+    cluster.lists["RecoveryPolicy"] = []
+    assert running(monkeypatch, cluster, "explain", "departures") == 0
+
+
 def test_a_recovery_that_is_not_there_is_not_said_to_have_lost_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

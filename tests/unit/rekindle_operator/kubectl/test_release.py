@@ -12,6 +12,7 @@ from spark_objects import Body
 from rekindle_operator.cluster.pods import AWAITED, GATE
 from rekindle_operator.kubectl import plugin_main
 from rekindle_operator.kubectl.api_connection import STRATEGIC, ApiRefusal
+from rekindle_operator.kubectl.plugin_options import Target
 from rekindle_operator.kubectl.subcommands import kubectl_release
 
 QUOTA = "example.com/quota"
@@ -37,7 +38,8 @@ class Cluster:
     are deleted meanwhile, `remade` ones have been made again since, and changes of `refused` ones
     are refused. So many further changes as `conflicts` says of a pod come at a bad moment."""
 
-    default_namespace = namespace = "flights"
+    default_namespace = "flights"
+    namespace: str | None = "flights"
 
     def __init__(self) -> None:
         self.policies = [policy("nightly", "high"), policy("hourly", "low")]
@@ -47,6 +49,7 @@ class Cluster:
             waiting(self.executor("high", 1), QUOTA),
             objects.kubeflow_executor(2, "high", driver_uid="driver-high"),
         ]
+        self.others: list[Body] = []
         self.gone: set[str] = set()
         self.remade: set[str] = set()
         self.refused: set[str] = set()
@@ -65,6 +68,9 @@ class Cluster:
         raise ApiRefusal(where=name, what="is not there", remedy="see", status=404)
 
     def list(self, kind: Any, namespace: str | None = None, **query: str) -> list[Body]:
+        if kind.name == "Pod" and query == {"fieldSelector": "status.phase=Pending"}:
+            shown = [*self.pods, *self.others] if namespace is None else self.pods
+            return [pod for pod in shown if pod["status"]["phase"] == "Pending"]
         assert namespace == "flights"
         if kind.name == "RecoveryPolicy":
             return self.policies
@@ -85,7 +91,11 @@ class Cluster:
     ) -> Body:
         assert (kind.name, content) == ("Pod", STRATEGIC)
         assert manager.startswith("kubectl-rekindle")
-        (pod,) = [item for item in self.pods if item["metadata"]["name"] == place[1]]
+        (pod,) = [
+            item
+            for item in (*self.pods, *self.others)
+            if (item["metadata"]["namespace"], item["metadata"]["name"]) == place
+        ]
         if place[1] in self.refused:
             what = "you may not patch pods here"
             raise ApiRefusal(where=f"Pod {place}", what=what, remedy="ask", status=403)
@@ -105,7 +115,12 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(kubectl_release, "connected", lambda _: nullcontext(made))
+
+    def connect(target: Target) -> Any:
+        made.namespace = None if target.everywhere else "flights"
+        return nullcontext(made)
+
+    monkeypatch.setattr(kubectl_release, "connected", connect)
     return made
 
 
@@ -144,6 +159,22 @@ def test_all_releases_pods_of_policies_that_are_gone_too(
 ) -> None:
     cluster.policies = []
     assert len(released(capsys, "--all")["pods"]) == len(cluster.patched) == 2
+
+
+def test_pods_of_all_namespaces_are_released_with_their_namespaces_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = waiting(cluster.executor("night", 1))
+    other["metadata"]["namespace"] = "reports"
+    cluster.others = [other]
+    told = released(capsys, "--all", "--all-namespaces")
+    names = {pod["metadata"]["name"] for pod in (cluster.pods[1], cluster.pods[2])}
+    name = other["metadata"]["name"]
+    assert (told["policy"], told["namespace"]) == (None, None)
+    assert {*told["pods"]} == {f"reports/{name}", *(f"flights/{item}" for item in names)}
+    assert {*cluster.patched} == {name, *names}
+    assert plugin_main.run(["release", "--all", "-A"]) == 0
+    assert "all namespaces: the gates of 3 pods are lifted." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("why", ["gone", "remade"])
@@ -211,6 +242,8 @@ def test_where_no_pod_waits_it_says_so(
     [
         (["--all", "--policy", "nightly"], "leave one of them out"),
         (["--policy", "nightli"], "did you mean nightly?"),
+        (["-A"], "add --all, or name a namespace with -n"),
+        (["--all", "-A", "-n", "flights"], "leave one of them out"),
         ([], "choose with --policy: hourly, nightly"),
     ],
 )

@@ -192,6 +192,68 @@ def test_a_policy_holds_and_says_what_is_not_as_its_author_may_think(
     assert ("class shared allows 5" in found.message) == bool(everything.narrowed)
 
 
+def remarks(there: set[str], **spec: Any) -> dict[ResourceReason, str]:
+    made = make_policy(recovers="Applications", **spec)
+    return dict(policy_conditions.application_remarks(made.spec, there))
+
+
+def test_names_that_a_policy_of_whole_applications_does_not_select_are_said_with_their_fields() -> (
+    None
+):
+    found = remarks(
+        {"ingest", "departures"},
+        priorities=[{"query": "departure", "priority": 9}, {"query": "ingest", "priority": 2}],
+        applications=[
+            {"name": "departures", "dependsOn": ["ingst", "ingest"]},
+            {"name": "arrivals", "minimumExecutors": 2},
+        ],
+    )
+    assert found == {
+        ResourceReason.UNKNOWN_APPLICATIONS: (
+            "priorities names departure, applications names arrivals, "
+            "applications[departures].dependsOn names ingst: no application of this policy has "
+            "such a name; there are: departures, ingest. Correct the name, or start the "
+            "application: until then the entry has no effect, and nothing waits for it."
+        )
+    }
+
+
+def test_a_policy_whose_names_are_all_there_has_no_remark() -> None:
+    needs = [{"name": "b", "dependsOn": ["a"]}, {"name": "c", "dependsOn": ["a", "b"]}]
+    assert not remarks({"a", "b", "c"}, applications=needs)
+
+
+@pytest.mark.parametrize(
+    ("depends_on", "said"),
+    [
+        ({"a": ["a"]}, "applications[a].dependsOn names itself. Leave that name out."),
+        ({"a": ["b"], "b": ["a"]}, "dependsOn a, b depend on each other"),
+        ({"a": ["b"], "b": ["c"], "c": ["b"]}, "dependsOn b, c depend on each other"),
+        (
+            {"a": ["b"], "b": ["c"], "c": ["a"], "d": ["e", "a"], "e": ["d"]},
+            "dependsOn a, b, c depend on each other, so they come back together. Leave one of "
+            "these names out where an order is meant. So it is with 1 other group.",
+        ),
+    ],
+)
+def test_a_circle_of_dependencies_is_named_with_the_remedy(
+    depends_on: dict[str, list[str]], said: str
+) -> None:
+    needs = [{"name": name, "dependsOn": others} for name, others in depends_on.items()]
+    found = remarks({*"abcde"}, applications=needs)
+    assert [*found] == [ResourceReason.DEPENDENCY_CIRCLE]
+    assert said in found[ResourceReason.DEPENDENCY_CIRCLE]
+
+
+def test_of_many_unknown_names_some_are_said_and_the_policy_holds_all_the_same() -> None:
+    needs = [{"name": f"a-{number}", "dependsOn": ["x"]} for number in range(200)]
+    found = remarks({"there"}, applications=needs)
+    said = policy_conditions.accepted(held(), 1, remarks=[*found.items()])
+    assert (said.holds, said.reason) == (True, ResourceReason.UNKNOWN_APPLICATIONS)
+    assert "and so do 196 other fields" in said.message
+    assert len(said.message) < 1000
+
+
 def test_a_policy_without_its_class_is_not_accepted() -> None:
     found = policy_conditions.class_missing(
         make_policy(className="gold").spec, ["silver", "bronze"]

@@ -3,12 +3,14 @@
 from typing import Any, cast
 
 import pytest
+from spark_objects import kubeflow_application
 
 from rekindle.coordination.session import Driver
 from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.spark_applications import application_seen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller import coordination_risks
 from rekindle_operator.controller.coordination_risks import Coordination, DriverContact
@@ -16,6 +18,7 @@ from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
 from rekindle_operator.recovery.recovery_inputs import Danger
 
 METADATA = {"name": "all", "namespace": "flights", "uid": "1", "generation": 3}
+SELECTOR: dict[str, Any] = {"sparkApplications": {"labelSelector": {}}}
 KEY = "status RecoveryPolicy flights/all"
 
 
@@ -50,7 +53,7 @@ class Written:
 
 
 def policy(status: dict[str, Any]) -> RecoveryPolicy:
-    spec: dict[str, Any] = {"selector": {"sparkApplications": {"labelSelector": {}}}}
+    spec: dict[str, Any] = {"selector": SELECTOR}
     return recovery_policy.from_object({"metadata": METADATA, "spec": spec, "status": status})
 
 
@@ -114,6 +117,33 @@ def test_nothing_is_kept_of_a_policy_and_a_class_that_are_gone(known: ClusterVie
     statuses._at = -1e9
     assert statuses.refresh(stirred=True)
     assert statuses._found == {}
+
+
+@pytest.mark.parametrize(
+    ("named", "depends_on", "reason"),
+    [
+        ("departures", [], "AsWritten"),
+        ("departures", ["ingst"], "UnknownApplications"),
+        ("departure", [], "UnknownApplications"),
+        ("departures", ["departures"], "DependencyCircle"),
+    ],
+)
+def test_a_policy_of_whole_applications_says_which_of_its_names_are_not_there(
+    named: str, depends_on: list[str], reason: str
+) -> None:
+    known, left, written = ClusterView(), Left(), Written({"metadata": METADATA, "spec": {}})
+    known.see_class(recovery_class.from_object({"metadata": {"name": "default"}, "spec": {}}))
+    needs = [{"name": named, "dependsOn": depends_on}]
+    spec = {"selector": SELECTOR, "recovers": "Applications", "applications": needs}
+    known.see_policy(recovery_policy.from_object({"metadata": METADATA, "spec": spec}))
+    known.registry.see_resource(application_seen(kubeflow_application("departures")))
+    statuses = writer(known, written, left)
+    statuses._at = -1e9
+    assert statuses.refresh(stirred=True)
+    left.errands[KEY]()
+    conditions = policy(written.body["status"]).status.conditions
+    (accepted,) = (item for item in conditions if item.type == "Accepted")
+    assert (accepted.status, accepted.reason) == ("True", reason), accepted.message
 
 
 class TakenOut(dict[str, tuple[object, object]]):
