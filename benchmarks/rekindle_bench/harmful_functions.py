@@ -87,7 +87,7 @@ RUNTIME = {
     "rows_per_second": 2_000,
     "function_seconds_max": 2,
     "host_memory_mib_max": 400,
-    "classes": "auto",
+    "classes": "apart",
 }
 LAG_RATIO_MAX, SLOW_RATIO_MAX = 1.2, 1.1
 # Who is blamed instead of the function, or pays for it.

@@ -65,6 +65,32 @@ def test_functions_that_end_or_hang_their_process_stop_alone_and_go_on_once_mend
     application.assert_exactly_right()
 
 
+@pytest.mark.timeout(2_400)
+def test_with_classes_apart_no_host_dies_of_them_and_every_row_is_right(prepare: Prepare) -> None:
+    application = prepare(pipeline=deadly, runtime={**RUNTIME, "classes": "apart"})
+    application.start_and_recover()
+    begin = application.seen
+    application.await_event("ran-behind", after=begin)
+    for name in deadly.HARMS:
+        (application.traps / name).touch()
+    for name in deadly.HARMS:
+        application.await_event(
+            "query-stopped",
+            after=begin,
+            limit_seconds=BLAMED_SECONDS_MAX,
+            query=f"query-{name}",
+        )
+    application.await_event("recovered", after=begin)
+    for kind in ("host-restarted", "plan", "nodes-requested", "nodes-lost", "host-failed"):
+        assert not application.happened(kind, after=begin)
+    application.driver.request_finish()
+    assert application.await_end() == 1, application.tail()
+    (application.traps / deadly.MENDED).touch()
+    application.start()
+    assert application.await_end() == 0, application.tail()
+    application.assert_exactly_right()
+
+
 def test_records_that_end_their_process_are_dead_letters_exactly_once_whatever_is_killed(
     prepare: Prepare,
 ) -> None:

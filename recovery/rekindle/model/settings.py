@@ -27,7 +27,7 @@ ALWAYS, ADAPTIVE = "always", "adaptive"
 EVEN, DOMAINS = "even", "domains"
 COMPACTED, SINGLE = "compacted", "single"
 JOBS, LINKS = "jobs", "links"
-AUTO = "auto"
+AUTO, APART = "auto", "apart"
 DAY_SECONDS = 86_400.0
 # A job that does nothing is given up later than an executor that says nothing, and than a function
 # that takes too long.
@@ -156,7 +156,7 @@ class RuntimeSettings:
     join_gap_epochs: int = _count(1, low=0, high=1_000)
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
-    classes: str = _setting(SINGLE, _Choice((AUTO, SINGLE)))
+    classes: str = _setting(SINGLE, _Choice((APART, AUTO, SINGLE)))
     exchange: str = _setting(JOBS, _Choice((JOBS, LINKS)))
     following_mib_max: float = _setting(64.0, _Number(0.001, 1e7))
     events_mib_max: float = _setting(256.0, _Number(0.0, 1e7))

@@ -5,6 +5,8 @@
        └──it has held up nobody in ten jobs in a row, and none is on its way──┘
        └──once it has run what it is behind: the end of the input, a drain, a savepoint──┘
 
+With `classes: apart` they run apart from the start, and go on so.
+
 The first class is the closure of the live query partitions that matter most. One that has almost
 caught up counts as live, so that it joins the epochs. A producer that the first class
 shares with others belongs to it, so it reads nothing of the second class. While the classes are
@@ -27,7 +29,7 @@ import time
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from rekindle.model.settings import ALWAYS, AUTO
+from rekindle.model.settings import ALWAYS, APART, SINGLE
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.control import partition_migration
 from rekindle_spark.control.control_loop import ControlLoop
@@ -66,10 +68,11 @@ Chosen = tuple[frozenset[int], dict[str, float]]
 
 @dataclass(slots=True)
 class SplitRule:
-    """Decides whether the classes run apart, from the times that they take, in seconds; `votes`
-    are epochs or jobs in a row that speak for a change."""
+    """Decides whether the classes run apart: from the times that they take, in seconds, or always
+    where it `stays`; `votes` are epochs or jobs in a row that speak for a change."""
 
     is_apart: bool = False
+    stays: bool = False
     votes: int = 0
 
     def ran_together(self, first: float, second: float, *, is_outage: bool) -> None:
@@ -85,7 +88,7 @@ class SplitRule:
         self._vote(second < CALM_SHARE * limit, JOBS_TO_JOIN)
 
     def _vote(self, is_for: bool, needed: int) -> None:
-        self.votes = self.votes + 1 if is_for else 0
+        self.votes = self.votes + 1 if is_for and not self.stays else 0
         if self.votes >= needed:
             self.is_apart, self.votes = not self.is_apart, 0
 
@@ -207,6 +210,10 @@ class PriorityClasses:
     counted: frozenset[str] = frozenset()
     lacks_slots: bool = False
 
+    def __post_init__(self) -> None:
+        if self.application.settings.runtime.classes == APART:
+            self.rule = SplitRule(is_apart=True, stays=True)
+
     def begin_epoch(self, *, together: bool) -> None:
         """Before an epoch's work is chosen: choose what runs behind it. Where all are to run
         `together`, what is behind goes on first as far as it can, in pieces."""
@@ -257,7 +264,7 @@ class PriorityClasses:
     def _may_be_apart(self) -> bool:
         """Whether that is wanted, and certain in all repeats: nothing is held back or dropped."""
         application, policy = self.application, self.application.settings.policy
-        if application.settings.runtime.classes != AUTO or application.program.uncertain:
+        if application.settings.runtime.classes == SINGLE or application.program.uncertain:
             return False
         return bool(policy.buffering == policy.ordering == ALWAYS) and self._have_slots()
 
@@ -278,17 +285,19 @@ class PriorityClasses:
 
     def _report_slots(self, few: Mapping[str, int]) -> None:
         """Write once which executors have too few task slots, and what to do about it."""
+        application = self.application
         executor, number = min(few.items(), key=lambda item: item[::-1])
-        node = self.application.executors[executor]
-        self.application.events.write(
+        node = application.executors[executor]
+        application.events.write(
             "slots-few",
             executors=len(few),
             node=node,
             slots=number,
             needed=SLOTS_MIN,
-            text=f"runtime.classes: auto needs {SLOTS_MIN} task slots of each executor, but {node} "
-            f"has {number}: all queries run in one class until all have enough; set "
-            f"spark.executor.cores, or the worker's --cores, to {SLOTS_MIN}",
+            text=f"runtime.classes: {application.settings.runtime.classes} needs {SLOTS_MIN} task "
+            f"slots of each executor, but {node} has {number}: all queries run in one class "
+            "until all have enough; set spark.executor.cores, or the worker's --cores, to "
+            f"{SLOTS_MIN}",
         )
 
     def _first_class(self) -> frozenset[int]:

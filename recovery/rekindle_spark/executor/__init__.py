@@ -5,8 +5,9 @@ partition           one operator partition: runs its chain for one epoch
 source_reading      what a partition reads of a source that has partitions itself
 job_activity        signs of what a host does for each job, for the driver to see that it goes
                     on
-sandbox             runs partitions apart that are suspected to end their process
-partition_runner    runs one epoch of one partition, here or apart
+sandbox             runs partitions in processes beside the host: suspected ones, and functions
+                    of less important queries
+partition_runner    runs one epoch of one partition, here or beside
 work_items          what the items of a request mean
 cpu_meter           CPU used per partition and by the executor as a whole
 memory_gauge        what a host uses of its memory, and when it says no

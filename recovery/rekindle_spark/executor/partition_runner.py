@@ -1,7 +1,9 @@
-"""Runs one epoch of one partition: in the host, or apart where it may end its process.
+"""Runs one epoch of one partition: in the host, or in a process beside it.
 
-A host that takes the place of a dead one knows on which partition that died, and refuses it until
-the driver asks for it in a process of its own. Called by `host`, which has the states.
+What is suspected to end its process runs apart, each time in a new one. Functions of less important
+queries run beside, in one that stays: what they do to it costs the host nothing. A host that takes
+the place of a dead one knows on which partition that died, and refuses it until the driver asks for
+it in a process of its own. Called by `host`, which has the states.
 """
 
 import time
@@ -24,7 +26,7 @@ from rekindle_spark.executor.partition import (
     PartitionWork,
     QuietSteps,
 )
-from rekindle_spark.executor.sandbox import Sandboxes, SandboxTrial
+from rekindle_spark.executor.sandbox import Resident, Sandboxes, SandboxTrial
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.watchdog import Watchdog
 
@@ -56,6 +58,10 @@ class PartitionRunner:
     wary: Wary | None = None
     pickled: tuple[str, bytes] = ("", b"")
     quiet: dict[str, QuietSteps] = field(default_factory=dict)
+    resident: Resident = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.resident = Resident(self.sandboxes)
 
     def beware(self, numbers: Iterable[int]) -> None:
         """The host before has died on one of these partitions."""
@@ -122,6 +128,37 @@ class PartitionRunner:
         )
         self.meter.add(work.partition, cpu_seconds)
         return outcome, deaths
+
+    def run_beside(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        item: dict[str, Any],
+        work: PartitionWork,
+        state: PartitionState,
+        arrived: Sequence[Frame],
+        sign: Callable[[], None],
+    ) -> PartitionOutcome | None:
+        """Run it in the process that stays, where no epoch waits for it and it calls functions; one
+        that has a state would have to hand that over. `sign`: see `run_apart`."""
+        chain = program.owner[work.partition]
+        if item.get("lane") != host_scheduler.SECOND or chain.keyed or not chain.calls_functions:
+            return None
+        self.gauge.check(request)
+        _, _, digest = request["program"]
+        trial = SandboxTrial(
+            self._pickled(request),
+            work,
+            state,
+            sandbox.blocks(arrived),
+            request.get("function_seconds_max", 0.0),
+            self.gauge.trial_bytes_max(request),
+            host_scheduler.yields(request),
+            self.gauge.prefetch_bytes_max(request),
+        )
+        outcome, cpu_seconds = self.resident.run(program, digest, trial, sign)
+        self.meter.add(work.partition, cpu_seconds)
+        return outcome
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         """The program as it lies in the store."""

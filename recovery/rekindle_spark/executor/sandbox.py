@@ -1,15 +1,19 @@
-"""Runs partitions apart from the host whose functions are suspected to end their process.
+"""Runs partitions in processes beside the host: those that are suspected to end their process, and
+functions of less important queries.
 
-    host ──request──► sandbox ──fork──► trial     runs one epoch of one partition
-      ▲                  │                │
-      └────── what it gave, or how it died┘
+    host ──request──► sandbox ──fork──► trial       one epoch of a suspected partition
+      ▲                  │    └──fork──► resident    one epoch after the other, until it dies
+      └─ what it gave, or how it died ───┘
 
     python -m rekindle_spark.executor.sandbox
 
 `partition.run` is pure: what it needs goes in, what it gives comes out, and the state stays in the
 host. A trial that dies costs nothing but itself. The sandbox has one thread and runs nothing
 itself, so a fork of it is sound and takes milliseconds. To find the records at fault, trials are
-repeated: a call that has ended one counts as a call that raises in the next. `host` starts it.
+repeated: a call that has ended one counts as a call that raises in the next. A resident keeps the
+program that it has loaded, so it costs little more than its messages. `host` starts it.
+
+Why: docs/decisions/0001-blame-for-dead-processes.md and 0053-less-important-queries-run-behind.md.
 """
 
 import mmap
@@ -29,6 +33,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from io import BufferedReader
 from pathlib import Path
@@ -37,7 +42,7 @@ from typing import Any, BinaryIO, NoReturn
 import pyarrow as pa
 
 from rekindle.model.errors import RekindleError, StepError
-from rekindle_spark.executor import frames, partition
+from rekindle_spark.executor import frames, memory_gauge, partition
 from rekindle_spark.executor.frames import Frame
 from rekindle_spark.executor.host_scheduler import NICENESS
 from rekindle_spark.executor.partition import (
@@ -45,9 +50,11 @@ from rekindle_spark.executor.partition import (
     PartitionOutcome,
     PartitionState,
     PartitionWork,
+    QuietSteps,
 )
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Step
+from rekindle_spark.pipeline.unbounded_source import prefetch
 from rekindle_spark.user_code import code_locations, print_forwarding, watchdog
 from rekindle_spark.user_code.watchdog import Watchdog
 
@@ -57,6 +64,8 @@ LOOK_SECONDS = 0.05
 DEATHS_MAX = 1_000  # in a search
 # In the place of a reply: the trial has had CPU time since the last.
 SIGN = b""
+# The first byte of a request: for a process of its own, or for the one that stays.
+ONCE, STAYS = b"o", b"s"
 SIGN_SECONDS = 1.0
 
 
@@ -70,11 +79,12 @@ class Died(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SandboxTrial:
-    """One epoch of one partition, to be run in a process of its own.
+    """One epoch of one partition, to be run in a process beside the host.
 
-    `program` is the pickled program, `blocks` are the frames of the input one after the other.
-    0 seconds are no limit. One that `yields` leaves the CPU to others. `ended` and `searched`: see
-    `Watchdog`.
+    `program` is the pickled program, empty where a resident has loaded it; `blocks` are the frames
+    of the input one after the other. 0 seconds are no limit. One that `yields` leaves the CPU to
+    others. Sources may fetch `prefetch_bytes_max` before they are asked, where that is limited.
+    `ended` and `searched`: see `Watchdog`.
     """
 
     program: bytes
@@ -84,6 +94,7 @@ class SandboxTrial:
     seconds_max: float
     memory_bytes_max: int
     yields: bool = False
+    prefetch_bytes_max: int | None = None
     ended: dict[int, str] = field(default_factory=dict)
     searched: dict[str, float] = field(default_factory=dict)
 
@@ -148,7 +159,8 @@ class Sandboxes:
             trial = next_trial
             sign()
 
-    def _ask(self, trial: SandboxTrial, sign: Callable[[], None] = lambda: None) -> Reply:
+    def take(self) -> "_Sandbox":
+        """One that nobody uses; a new one where there is none."""
         try:
             sandbox = self.idle.get_nowait()
         except queue.Empty:
@@ -157,8 +169,12 @@ class Sandboxes:
         if isinstance(sandbox, BaseException):
             why = str(sandbox) or type(sandbox).__name__
             raise RuntimeError(f"no process can be started: {why}") from sandbox
+        return sandbox
+
+    def _ask(self, trial: SandboxTrial, sign: Callable[[], None] = lambda: None) -> Reply:
+        sandbox = self.take()
         try:
-            reply = sandbox.ask(pickle.dumps(trial), sign)
+            reply = sandbox.ask(ONCE + pickle.dumps(trial), sign)
         except BaseException:
             sandbox.end()  # nobody knows how much of the trial it has
             raise
@@ -175,6 +191,53 @@ class Sandboxes:
                 self.idle.put(_Sandbox())
             except BaseException as error:  # the thread outlives it: who waits is told
                 self.idle.put(error)
+
+
+@dataclass(slots=True)
+class Resident:
+    """A process beside the host that keeps the program it has `loaded`, by its hash.
+
+    It runs one piece of work at a time, whoever asks: `turn` is held meanwhile. It is started
+    when it is needed, again after each death, and ends with the host.
+    """
+
+    sandboxes: Sandboxes
+    sandbox: "_Sandbox | None" = None
+    loaded: str = ""
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(
+        self,
+        program: Program,
+        digest: str,
+        trial: SandboxTrial,
+        sign: Callable[[], None] = lambda: None,
+    ) -> tuple[PartitionOutcome, float]:
+        """What a piece of work gives, and its CPU seconds; `digest` is the program's hash. `sign`
+        is called now and then while it gets CPU time.
+
+        Raises Died where the process has died, otherwise what `partition.run` raises.
+        """
+        with self.turn:
+            has_loaded = self.sandbox is not None and self.loaded == digest
+            reply = self._ask(replace(trial, program=b"") if has_loaded else trial, sign)
+            self.loaded = digest if reply.answer else ""
+        if not reply.answer:
+            raise Died(_fault(program, trial, reply), trial.work.epoch)
+        return _given(trial, reply.answer), reply.cpu_seconds
+
+    def _ask(self, trial: SandboxTrial, sign: Callable[[], None]) -> Reply:
+        sandbox = self.sandbox = self.sandbox or self.sandboxes.take()
+        try:
+            reply = sandbox.ask(STAYS + pickle.dumps(trial), sign)
+        except BaseException:
+            self.sandbox = None
+            sandbox.end()  # nobody knows how much of the work it has
+            raise
+        if reply is None:
+            self.sandbox = None
+            return Reply(b"", sandbox.end())
+        return reply
 
 
 class _Sandbox:
@@ -282,7 +345,7 @@ def blocks(received: Sequence[Frame]) -> bytes:
 
 
 def main() -> None:
-    """Run one trial after the other until the host ends."""
+    """Run one trial after the other, and what is for the resident, until the host ends."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what functions print goes where the host's does
@@ -293,9 +356,14 @@ def main() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     memory = mmap.mmap(-1, watchdog.SIZE)
     _load()
+    residence = _Residence(memory, requests)
     while (request := _read(requests)) is not None:
-        signs = _CpuSigns(replies)
-        _send(replies, pickle.dumps(_tried(request, memory, requests, signs)))
+        signs, rest = _CpuSigns(replies), request[len(ONCE) :]
+        if request.startswith(STAYS):
+            reply = residence.ask(rest, signs)
+        else:
+            reply = _tried(rest, memory, requests, signs)
+        _send(replies, pickle.dumps(reply))
 
 
 def _load() -> None:
@@ -341,22 +409,79 @@ def _tried(request: bytes, memory: mmap.mmap, requests: BinaryIO, signs: _CpuSig
     os.close(writing)
     answer, why = _watched(pid, reading, memory, requests, signs)
     os.close(reading)
+    code, cpu_seconds = _waited(pid)
+    whole = bytes(answer[SIZE.size :]) if _is_whole(answer) and code == 0 else b""
+    return Reply(whole, why or code, bytes(memory), cpu_seconds)
+
+
+def _waited(pid: int) -> tuple[int, float]:
+    """The exit code of a process that ends, as a shell counts, and the CPU seconds it has had."""
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    whole = len(answer) >= SIZE.size and SIZE.unpack_from(answer)[0] == len(answer) - SIZE.size
-    code = watchdog.SIGNALLED - code if code < 0 else code
-    return Reply(
-        bytes(answer[SIZE.size :]) if whole and code == 0 else b"",
-        why or code,
-        bytes(memory),
-        used.ru_utime + used.ru_stime,
-    )
+    return watchdog.SIGNALLED - code if code < 0 else code, used.ru_utime + used.ru_stime
+
+
+def _is_whole(answer: bytearray) -> bool:
+    return len(answer) >= SIZE.size and SIZE.unpack_from(answer)[0] == len(answer) - SIZE.size
+
+
+@dataclass(slots=True)
+class _Residence:
+    """The resident, as the sandbox sees it: process id, 0 where there is none, both ends of its
+    pipes, and the CPU seconds it had `spent` when it answered last."""
+
+    memory: mmap.mmap
+    requests: BinaryIO
+    pid: int = 0
+    reading: int = -1
+    writing: int = -1
+    spent: float = 0.0
+
+    def ask(self, request: bytes, signs: "_CpuSigns") -> Reply:
+        """Have one piece of work run, and watch it."""
+        self.memory[:] = watchdog.NOTHING
+        if not self.pid:
+            self._fork()
+        answer, why = bytearray(), 0
+        with suppress(BrokenPipeError):  # how it died is seen below
+            message = memoryview(_sized(request))
+            while message:
+                message = message[os.write(self.writing, message) :]
+        answer, why = _watched(
+            self.pid, self.reading, self.memory, self.requests, signs, stays=True
+        )
+        if _is_whole(answer) and not why:
+            before, self.spent = self.spent, watchdog.cpu_seconds(self.pid)
+            return Reply(bytes(answer[SIZE.size :]), 0, b"", max(0.0, self.spent - before))
+        os.close(self.reading)
+        os.close(self.writing)
+        code, cpu_seconds = _waited(self.pid)
+        before, self.pid, self.spent = self.spent, 0, 0.0
+        return Reply(b"", why or code, bytes(self.memory), max(0.0, cpu_seconds - before))
+
+    def _fork(self) -> None:
+        their_reading, self.writing = os.pipe()
+        self.reading, their_writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.writing)
+            os.close(self.reading)
+            _reside(os.fdopen(their_reading, "rb"), self.memory, their_writing)
+        os.close(their_reading)
+        os.close(their_writing)
 
 
 def _watched(
-    pid: int, reading: int, note: mmap.mmap, requests: BinaryIO, signs: _CpuSigns
+    pid: int,
+    reading: int,
+    note: mmap.mmap,
+    requests: BinaryIO,
+    signs: _CpuSigns,
+    *,
+    stays: bool = False,
 ) -> tuple[bytearray, int]:
-    """What a trial writes until it ends, and the exit code for why it was ended, 0 if it was not.
+    """What a process writes until it ends, or has answered where it `stays`, and the exit code for
+    why it was ended, 0 if it was not.
 
     Its end is that of the process: what it has started may hold the pipe open.
     """
@@ -376,6 +501,7 @@ def _watched(
             poll.unregister(reading)
         if process in ready:
             _drain(reading, answer)
+        if process in ready or (stays and _is_whole(answer) and not why):
             os.close(process)
             return answer, why
         signs.look(pid)
@@ -400,11 +526,32 @@ def _drain(reading: int, answer: bytearray) -> bool:
 
 def _answer(request: bytes, memory: mmap.mmap, writing: int) -> NoReturn:
     """In the process of a trial: run it, write what came of it, and end."""
+    _begin()
+    _write(writing, lambda: _run(pickle.loads(request), memory))
+    os._exit(0)
+
+
+def _reside(requests: BinaryIO, memory: mmap.mmap, writing: int) -> NoReturn:
+    """In the resident: run one piece of work after the other, with the program of the newest."""
+    _begin()
+    memory_gauge.share_arena()
+    resident = _Loaded(memory)
+    while (request := _read(requests)) is not None:
+        _write(writing, partial(resident.run, request))
+    os._exit(0)
+
+
+def _begin() -> None:
+    """In a process that runs functions, before the first."""
     CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print_forwarding.install()
+
+
+def _write(writing: int, run: Callable[[], PartitionOutcome]) -> None:
+    """Run it, and write what came of it."""
     try:
-        given: Any = _run(pickle.loads(request), memory)
+        given: Any = run()
     except (RekindleError, Incomplete) as error:
         given = error
     except BaseException:
@@ -412,7 +559,6 @@ def _answer(request: bytes, memory: mmap.mmap, writing: int) -> NoReturn:
     answer = memoryview(_sized(pickle.dumps((given, print_forwarding.taken()))))
     while answer:
         answer = answer[os.write(writing, answer) :]
-    os._exit(0)
 
 
 def _run(trial: SandboxTrial, memory: mmap.mmap) -> PartitionOutcome:
@@ -429,6 +575,33 @@ def _run(trial: SandboxTrial, memory: mmap.mmap) -> PartitionOutcome:
     )
     received = list(frames.frames(memoryview(trial.blocks)))
     return partition.run(program, trial.work, trial.state, received, watch)
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """What a resident keeps: its program, and which of its steps give no rows for none."""
+
+    memory: mmap.mmap
+    program: Program | None = None
+    quiet: QuietSteps = field(default_factory=set)
+    yields: bool = False
+
+    def run(self, request: bytes) -> PartitionOutcome:
+        """Run one epoch of one partition."""
+        trial: SandboxTrial = pickle.loads(request)
+        if trial.yields and not self.yields:
+            os.nice(NICENESS)
+        self.yields |= trial.yields
+        if trial.program:
+            self.program, self.quiet = pickle.loads(trial.program), set()
+        assert self.program is not None
+        prefetch.bytes_max = trial.prefetch_bytes_max
+        received = list(frames.frames(memoryview(trial.blocks)))
+        skipped = partition.skip(self.program, trial.work, trial.state, received, self.quiet)
+        if skipped is not None:
+            return skipped
+        watch = Watchdog(self.memory, trial.seconds_max, memory_bytes_max=trial.memory_bytes_max)
+        return partition.run(self.program, trial.work, trial.state, received, watch, self.quiet)
 
 
 def _sized(data: bytes) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.model.errors import RunError
-from rekindle.model.settings import AUTO, LINKS
+from rekindle.model.settings import LINKS, SINGLE
 from rekindle.model.switch_mode import ON
 from rekindle_spark.driver import away_sources, driver_clock
 from rekindle_spark.driver.driver_context import DriverContext
@@ -302,7 +302,7 @@ def _absorb(
         _stage(application, {number: counted[number] for number in held}, unordered=unordered)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
-        if application.settings.runtime.classes == AUTO:
+        if application.settings.runtime.classes != SINGLE:
             for partition, seconds in result.seconds_by_partition.items():
                 epochs = max(1, len(counted[partition]["epochs"]))
                 application.progress.took(partition, seconds / epochs)

@@ -94,6 +94,11 @@ class Chain:
         return frozenset(found)
 
     @property
+    def calls_functions(self) -> bool:
+        """Whether one of its stateless steps calls a function."""
+        return any(step.kind in ("map", "filter") for step in self.steps)
+
+    @property
     def keyed(self) -> bool:
         """Whether it has an operator with state (else it is a source)."""
         return self.root.kind == "keyed"

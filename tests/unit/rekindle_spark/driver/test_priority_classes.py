@@ -85,6 +85,14 @@ def test_soon_live_is_what_is_close_behind_the_epochs_or_behind_what_it_reads(
     assert priority_classes.soon_live(progress, newest) == set()
 
 
+def test_classes_that_are_always_apart_stay_so_whatever_they_take() -> None:
+    rule = SplitRule(is_apart=True, stays=True)
+    for _ in range(2 * priority_classes.JOBS_TO_JOIN):
+        rule.ran_behind(0.1, 0.0, is_outage=False)
+        rule.ran_together(0.1, 9.9, is_outage=True)
+    assert rule.is_apart
+
+
 def rule_after(*epochs: tuple[float, float], is_outage: bool = False) -> SplitRule:
     rule = SplitRule()
     for first, second in epochs:

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from host_world import COUNTS, ROWS, SCHEMA, Desk, Numbers, digests
+from pyspark import cloudpickle
 
 from rekindle.model.errors import RunError
 from rekindle_spark.executor import frames, host, host_scheduler, partition
 from rekindle_spark.executor.host import Host
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline
+
+# the process beside a host does not know this module
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture
@@ -344,6 +349,54 @@ def test_a_host_refuses_what_the_one_before_died_on_until_it_is_to_run_apart(des
     assert outcome["deaths"] == 0
     # its state is here, and from now on it runs here too
     assert len(digests(desk.count_rows(2, 2))) == 1
+
+
+def name_process(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "key", pa.array([str(os.getpid())] * table.num_rows))
+
+
+def end_in_second_9(table: pa.Table) -> pa.Table:
+    if any(at.second == 9 for at in table["at"].to_pylist()):
+        os._exit(9)
+    return table
+
+
+def mapped(function: Callable[[pa.Table], pa.Table]) -> program.Program:
+    pipeline = Pipeline("numbers")
+    named = pipeline.source("rows", Numbers()).map("named", function, schema=SCHEMA)
+    named.sink("out")
+    return program.build(pipeline)
+
+
+def keys_written(desk: Desk, epoch: int, lane: int) -> set[str]:
+    report, _ = desk.ask(ROWS, epoch, epoch, lane=lane)
+    assert report["partitions"]["0"]["status"] == "ok", report
+    tables = [pq.read_table(file) for file in (desk.directory / "outputs/out").glob("*")]
+    seconds = range(epoch * 10 - 10, epoch * 10)
+    rows = [row for table in tables for row in table.to_pylist()]
+    return {row["key"] for row in rows if row["at"].timestamp() in seconds}
+
+
+def test_functions_that_no_epoch_waits_for_run_beside_the_host_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    desk = Desk(tmp_path / "store", program=mapped(name_process))
+    first = keys_written(desk, 1, host_scheduler.FIRST)
+    second = [keys_written(desk, epoch, host_scheduler.SECOND) for epoch in (2, 3)]
+    assert first == {str(os.getpid())}
+    assert second[0] == second[1] != first
+
+
+def test_a_function_that_ends_the_process_beside_the_host_has_died_apart(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "store", program=mapped(end_in_second_9))
+    report, _ = desk.ask(ROWS, 1, 1, lane=host_scheduler.SECOND)
+    died = report["partitions"]["0"]
+    assert (died["status"], died["epoch"]) == ("died", 1)
+    assert died["where"] == "step named"
+    assert died["what"].startswith("ended its process with exit code 9, at epoch 1 of rows/0, in ")
+    report, _ = desk.ask(ROWS, 2, 2, lane=host_scheduler.SECOND)
+    assert report["partitions"]["0"]["status"] == "ok", "others go on in a new one"
 
 
 class Planted:

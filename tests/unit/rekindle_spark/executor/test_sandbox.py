@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyspark import cloudpickle
 from rekindle.model.errors import StepError
 from rekindle_spark.executor import frames, partition, sandbox
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
-from rekindle_spark.executor.sandbox import Died, Reply, Sandboxes, SandboxTrial
+from rekindle_spark.executor.sandbox import Died, Reply, Resident, Sandboxes, SandboxTrial
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
@@ -73,6 +74,17 @@ def work_until_three(count: Callable[[], int]) -> None:
         pass
 
 
+def work_for_a_second() -> None:
+    begin = time.process_time()
+    while time.process_time() < begin + 1.0:
+        pass
+
+
+def work_for_ever() -> None:
+    while True:
+        pass
+
+
 def loud(table: pa.Table) -> pa.Table:
     print(f"{table.num_rows} rows begin with {table['key'][0]}")
     return table
@@ -116,9 +128,10 @@ def sandboxes() -> Iterator[Sandboxes]:
     made.start()
     made.run(calm := mapped(lambda table: table, dead_letters=False), trial(calm), searches=False)
     yield made
-    idle = made.idle.get()
-    assert isinstance(idle, sandbox._Sandbox)
-    idle.end()
+    while not made.idle.empty():
+        idle = made.idle.get()
+        assert isinstance(idle, sandbox._Sandbox)
+        idle.end()
 
 
 def sizes(outcome: PartitionOutcome, output: str) -> list[int]:
@@ -264,6 +277,95 @@ def test_a_function_that_ends_the_sandbox_is_blamed_and_the_next_trial_gets_anot
     sandboxes.prepare()
     outcome, _, _ = sandboxes.run(calm, trial(calm), searches=False)
     assert outcome.rows == 20
+
+
+@pytest.fixture
+def resident(sandboxes: Sandboxes) -> Iterator[Resident]:
+    made = Resident(sandboxes)
+    yield made
+    if made.sandbox is not None:
+        made.sandbox.end()
+
+
+def run(resident: Resident, made: Program, *, seconds: float = 60.0) -> PartitionOutcome:
+    asked = trial(made, seconds=seconds)
+    return resident.run(made, digest(asked), asked)[0]
+
+
+def digest(asked: SandboxTrial) -> str:
+    return sha256(asked.program).hexdigest()
+
+
+def test_beside_a_host_a_partition_gives_what_it_gives_in_it_each_time(resident: Resident) -> None:
+    made = mapped(lambda table: table.slice(3), dead_letters=False)
+    expected = partition.run(made, trial(made).work, trial(made).state, [])
+    assert [run(resident, made) for _ in range(3)] == [expected] * 3
+
+
+def test_the_process_beside_a_host_stays_and_loads_a_program_once(resident: Resident) -> None:
+    def tell_process(table: pa.Table) -> pa.Table:
+        print(f"loaded {id(tell_process)} by {os.getpid()}")
+        return table
+
+    made = mapped(tell_process, dead_letters=False)
+    other = mapped(lambda table: tell_process(table), dead_letters=False)
+    first, second, printed = trial(made), trial(other), list[str]()
+    for asked in (first, first, second, first):
+        resident.run(made, digest(asked), asked)
+        printed += [line for *_, line in print_forwarding.taken()]
+    assert printed[0] == printed[1]
+    assert len({line.split(" by ")[1] for line in printed}) == 1
+
+
+def test_a_function_that_ends_the_process_beside_is_blamed_and_others_go_on(
+    resident: Resident,
+) -> None:
+    calm = mapped(lambda table: table, dead_letters=False)
+    expected = run(resident, calm)
+    for harm, how in (
+        (end_by_signal, "ended its process with SIGSEGV"),
+        (lambda: os._exit(0), "ended its process with exit code 0"),
+        (sleep_for_ever, r"took longer than 0\.5 s"),
+        (work_for_ever, r"took longer than 0\.5 s"),
+        (hoard, "used more than 2000 MiB of memory"),
+    ):
+        made = mapped(at_33(harm), dead_letters=False)
+        seconds = 0.5 if how.startswith("took") else 0.0
+        with pytest.raises(
+            Died, match=rf"step checked: {how}, at epoch 3 of rows/0, in "
+        ) as caught:
+            run(resident, made, seconds=seconds)
+        assert caught.value.epoch == 3
+        assert run(resident, calm) == expected
+
+
+def test_a_function_that_raises_beside_is_a_fault_of_its_step_and_the_process_stays(
+    resident: Resident,
+) -> None:
+    made = mapped(at_33(lambda: 1 / 0), dead_letters=False)
+    asked = trial(made)
+    for _ in range(2):
+        with pytest.raises(StepError, match=r"raised ZeroDivisionError: .* source row 33"):
+            resident.run(made, digest(asked), asked)
+    assert resident.loaded == digest(asked)
+
+
+def test_a_sandbox_that_ends_with_its_resident_is_replaced(resident: Resident) -> None:
+    def end_parent() -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1_000)
+
+    calm = mapped(lambda table: table, dead_letters=False)
+    with pytest.raises(Died):
+        run(resident, mapped(at_33(end_parent), dead_letters=False))
+    assert run(resident, calm).rows == 20
+
+
+def test_cpu_time_beside_a_host_counts_for_each_piece_of_work(resident: Resident) -> None:
+    made = mapped(at_33(work_for_a_second), dead_letters=False)
+    asked = trial(made)
+    spent = [resident.run(made, digest(asked), asked)[1] for _ in range(2)]
+    assert all(0.9 < seconds < 10 for seconds in spent), spent
 
 
 def test_blocks_are_frames_one_after_the_other() -> None:
