@@ -26,7 +26,11 @@ from rekindle_operator.cluster.pods import pod_seen
 from rekindle_operator.detection import node_detector
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
 from rekindle_operator.detection.detection_input import Leases, WatchedNode
-from rekindle_operator.detection.detection_runner import SILENT_NODES_MAX, DetectionRunner
+from rekindle_operator.detection.detection_runner import (
+    SILENT_NODES_MAX,
+    DetectionRunner,
+    DriverSilence,
+)
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.detection.lease_timers import Timers
 from rekindle_operator.detection.node_inventory import NodeInventory
@@ -582,6 +586,97 @@ def judge_of_a_drain() -> DetectionRunner:
     with_node(judge, unschedulable=True)
     judge.judge([SPARK.place], None, time.monotonic())
     return judge
+
+
+def judge_of_a_late_node(seconds: float, *, due: bool = True) -> DetectionRunner:
+    """The node's lease was renewed last so many seconds before the newest look, others just then;
+    by its notice it is gone since ten seconds."""
+    judge, now = a_calm_judge(), time.monotonic()
+    since = str(int(time.time()) - (610 if due else 10))
+    with_node(judge, taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": since}])
+    timers = Timers(
+        tokens={LOST.node: "1", "other": "2"},
+        since={LOST.node: now - seconds, "other": now},
+        asked_at=now,
+        answered_at=now,
+        restarted_at=now - 100.0,
+        renewed_after=now,
+    )
+    watched = {name: WatchedNode(uid=name) for name in (LOST.node, "other")}
+    suspects = {LOST.node: now} if seconds >= 20.0 else {}
+    judge.state = NodeInventory(timers=timers, nodes=watched, suspects=suspects)
+    return judge
+
+
+def said_of(judge: DetectionRunner, silent_seconds: float) -> None:
+    """What the driver says of the node's executor, just now."""
+    judge._heard[SPARK.place] = DriverSilence(
+        1, time.monotonic(), silent_seconds={LOST.node: silent_seconds}
+    )
+
+
+def test_after_its_deadline_a_node_is_lost_once_lease_and_driver_miss_it() -> None:
+    judge = judge_of_a_late_node(12.0)
+    assert judge.lost_nodes(SPARK.place) == frozenset(), "one renewal says nothing by itself"
+    said_of(judge, 14.0)
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+    said_of(judge, 15.0)
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    assert judge.overdue_nodes == frozenset(), "without a driver's word it takes a silent node"
+    early = judge_of_a_late_node(12.0, due=False)
+    said_of(early, 15.0)
+    assert early.lost_nodes(SPARK.place) == frozenset(), "its moment has not come"
+    renewed = judge_of_a_late_node(10.0)
+    said_of(renewed, 15.0)
+    assert renewed.lost_nodes(SPARK.place) == frozenset(), "no renewal is due"
+
+
+def test_after_its_deadline_a_silent_node_is_lost_though_it_is_said_to_be_ready() -> None:
+    judge = judge_of_a_late_node(21.0)
+    assert judge.overdue_nodes == {LOST.node}
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    assert judge_of_a_late_node(21.0, due=False).overdue_nodes == frozenset()
+    judge.state = replace(judge.state, held_at=1.0)
+    assert judge.overdue_nodes == frozenset(), "everything is held"
+
+
+def test_an_application_is_looked_at_again_while_a_node_is_late_after_its_deadline() -> None:
+    judge = judge_of_a_late_node(12.0)
+    now = time.monotonic()
+    again = Leases(tokens={LOST.node: "1", "other": "3"}, asked_at=now, answered_at=now)
+    assert judge.judge((), again, now) == {SPARK.place}
+
+
+def test_a_deadline_that_another_operator_has_counted_is_made_no_later() -> None:
+    judge = a_calm_judge()
+    with_node(judge, taints=[{"key": SPOT}])
+    until = time.time() + 40.0
+    recorded = {LOST.address: LossNotice(f"taint {SPOT}", until, held=("a/0",))}
+    assert judge.notices(SPARK.place, recorded) == {
+        LOST.address: LossNotice(f"taint {SPOT}", until)
+    }
+    with_node(judge, taints=[{"key": SPOT}])
+    assert told(judge)[LOST.address].until == until, "it stays"
+    later = {LOST.address: LossNotice(f"taint {SPOT}", until + 500.0)}
+    assert judge.notices(SPARK.place, later) == judge.notices(SPARK.place)
+    other = {LOST.address: LossNotice("drain", until - 20.0)}
+    assert judge.notices(SPARK.place, other) == judge.notices(SPARK.place)
+    judge.announced.recall("nobody", LossNotice("drain", 1.0))
+    judge.announced.refresh(until + 1.0, judge.rules)
+    assert judge.announced.noticed[LOST.node].due
+
+
+def test_a_moment_that_a_notice_says_counts_whatever_was_recorded() -> None:
+    judge = a_calm_judge()
+    body = spark_objects.node(LOST.node)
+    text = "Preempt Scheduled: Mon, 12 Jan 2099 13:47:00 GMT"
+    event = {"type": "PreemptScheduled", "status": "True", "message": text}
+    body["status"]["conditions"] = [{"type": "Ready", "status": "True"}, event]
+    judge.known.registry.see_node(node_seen(body))
+    judge.judge((), None, time.monotonic())
+    (said,) = told(judge).values()
+    recorded = {LOST.address: replace(said, until=5.0)}
+    assert judge.notices(SPARK.place, recorded) == {LOST.address: said}
 
 
 def test_an_announced_node_whose_object_goes_stays_announced_until_it_is_lost() -> None:
