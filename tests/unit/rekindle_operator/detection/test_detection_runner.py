@@ -594,17 +594,20 @@ def judge_of_a_late_node(seconds: float, *, due: bool = True) -> DetectionRunner
     judge, now = a_calm_judge(), time.monotonic()
     since = str(int(time.time()) - (610 if due else 10))
     with_node(judge, taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": since}])
+    others = {item.node for item in SPARK.executors} - {LOST.node}
+    for name in others:
+        judge.known.registry.see_node(node_seen(spark_objects.node(name)))
     timers = Timers(
-        tokens={LOST.node: "1", "other": "2"},
-        since={LOST.node: now - seconds, "other": now},
+        tokens=dict.fromkeys((LOST.node, *others), "1"),
+        since={**dict.fromkeys(others, now), LOST.node: now - seconds},
         asked_at=now,
         answered_at=now,
         restarted_at=now - 100.0,
         renewed_after=now,
     )
-    watched = {name: WatchedNode(uid=name) for name in (LOST.node, "other")}
+    nodes = {name: node.judged for name, node in judge.known.registry.nodes.items()}
     suspects = {LOST.node: now} if seconds >= 20.0 else {}
-    judge.state = NodeInventory(timers=timers, nodes=watched, suspects=suspects)
+    judge.state = NodeInventory(timers=timers, nodes=nodes, suspects=suspects)
     return judge
 
 
@@ -640,11 +643,14 @@ def test_after_its_deadline_a_silent_node_is_lost_though_it_is_said_to_be_ready(
     assert judge.overdue_nodes == frozenset(), "everything is held"
 
 
-def test_an_application_is_looked_at_again_while_a_node_is_late_after_its_deadline() -> None:
-    judge = judge_of_a_late_node(12.0)
-    now = time.monotonic()
-    again = Leases(tokens={LOST.node: "1", "other": "3"}, asked_at=now, answered_at=now)
-    assert judge.judge((), again, now) == {SPARK.place}
+@pytest.mark.parametrize("due", [True, False])
+def test_an_application_is_looked_at_again_while_a_node_is_late_after_its_deadline(
+    *, due: bool
+) -> None:
+    judge = judge_of_a_late_node(12.0, due=due)
+    tokens, now = judge.state.timers.tokens, time.monotonic()
+    found = judge.judge((), Leases(tokens=tokens, asked_at=now, answered_at=now), now)
+    assert found == ({SPARK.place} if due else frozenset())
 
 
 def test_a_deadline_that_another_operator_has_counted_is_made_no_later() -> None:
