@@ -329,12 +329,7 @@ def tell(
         lost_nodes_total=len(lost),
         announced_nodes=_announced(before.announced_nodes, look, scene, lost),
         displaced=displaced,
-        plans=_plans(
-            before,
-            scene,
-            scene.room_makers.get(name, ()),
-            planned=planned_at is not None and query.planned_at is None,
-        ),
+        plans=_plans(before, scene, name, planned=planned_at is not None and not query.planned_at),
         queries=(
             msgspec.structs.replace(
                 query,
@@ -458,11 +453,11 @@ def _cores(millis: int) -> str:
 
 
 def _plans(
-    before: RecoveryStatus, scene: IncidentNow, makers: tuple[str, ...], *, planned: bool
+    before: RecoveryStatus, scene: IncidentNow, name: str, *, planned: bool
 ) -> tuple[PlanMade, ...]:
     if not planned or scene.plan is None:
         return before.plans
-    text = scene.plan.text
+    text, makers = scene.plan.text, scene.room_makers.get(name)
     if makers:
         text = f"{text} {making_room(makers)}"
     made = PlanMade(

@@ -156,6 +156,23 @@ def test_executors_of_a_drained_node_wait_for_their_turn_and_the_recovery_has_lo
     assert not told["announcedNodes"][0].get("withdrawn")
 
 
+def test_a_node_that_goes_with_its_pods_is_no_withdrawn_notice(
+    announced: Callable[..., World],
+) -> None:
+    """Both are gone with one look, and Spark has yet to make the next executor."""
+    world = announced("a")
+    world.turn(application_incident.SETTLE_SECONDS)
+    world.known.registry.forget_node("a")
+    world.known.registry.forget_pod(executor("low", 1)["metadata"]["uid"])
+    world.announce()
+    world.turn()
+    assert world.story("low")["phase"] != "Abandoned"
+    world.remade("low", GATE)
+    world.turn()
+    assert world.story("low")["kind"] == "Independent"
+    assert not world.story("low")["announcedNodes"][0].get("withdrawn")
+
+
 def test_nothing_is_planned_on_announced_nodes_while_another_one_is_up(
     announced: Callable[..., World],
 ) -> None:
