@@ -161,7 +161,7 @@ def test_a_node_that_goes_with_its_pods_is_no_withdrawn_notice(
 ) -> None:
     """Both are gone with one look, and Spark has yet to make the next executor."""
     world = announced("a")
-    world.turn(application_incident.SETTLE_SECONDS)
+    world.turn(application_incident.QUIET_SECONDS)
     world.known.registry.forget_node("a")
     world.known.registry.forget_pod(executor("low", 1)["metadata"]["uid"])
     world.announce()
