@@ -8,6 +8,7 @@ application_plan      the planning problem from pods, and which of them the plan
 displacement          which executors that run make room for an application that matters more
 displacement_runner   carries that out
 application_incident  which applications are in an incident, and how far each is
+cluster_room          free CPU of nodes, and the nodes to ask for beside it
 application_recovery  the shell: what is planned, asked for and told of each policy's incident
 application_writer    writes Recoveries and their events, and lifts gates
 

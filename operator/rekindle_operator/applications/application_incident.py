@@ -1,27 +1,38 @@
 """Whole applications in an incident: what of each waits or runs, and the story of its Recovery.
 
-    pods ──► ApplicationLook ──► the planner's demand
-                             ──► lost ──► waits ──► admitted ──► runs: told as a RecoveryStatus
+    pods ──► ApplicationLook ──► the planner's demand, nodes in place of those that will go
+                             ──► (announced) ──► lost ──► waits ──► admitted ──► runs
+                                      └── stays ──► over        told as a RecoveryStatus
 
 An application is back when its driver and its minimum have nodes and nothing of it waits, for
 `SETTLE_SECONDS`; one that asks for fewer executors than that by itself, after `QUIET_SECONDS`. What
 happens inside of it is not known here. Pure; `application_recovery` calls it.
 """
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
 import msgspec
 
+from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.model.plan_problem import DOES_NOT_FIT_A_NODE
 from rekindle.model.reasons import Reason
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import custom_resources
-from rekindle_operator.api.custom_resources import RECOVERED, ConditionFinding, camel_case
+from rekindle_operator.api.custom_resources import (
+    RECOVERED,
+    ConditionFinding,
+    camel_case,
+    clipped,
+)
 from rekindle_operator.api.recovery_policy import ApplicationNeed
 from rekindle_operator.api.recovery_resource import (
+    AnnouncedNode,
     Displaced,
     LostNode,
     Phase,
@@ -45,6 +56,14 @@ from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.recovery.recovery_inputs import moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
+NO_NOTICES: Final[Mapping[str, LossNotice]] = MappingProxyType({})
+BY_LENGTH_MAX: Final = 200
+NOTHING_LOST: Final[tuple[Phase, Reason, str]] = (
+    "Abandoned",
+    Reason.NOTICE_WITHDRAWN,
+    "The nodes that were announced to go stay, or nothing of it was there at their end: nothing "
+    "was lost.",
+)
 SETTLE_SECONDS: Final = 10.0
 QUIET_SECONDS: Final = 120.0
 # An application of which no new pod has come for so long keeps no place from others, and its next
@@ -69,8 +88,9 @@ class ApplicationLook:
     """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
     node yet; `placed` executors have one. Executors that are `leaving` make room for another
     application, and count no more. `lost` are its nodes that are lost (name -> whether its driver
-    was there). Sizes, in thousandths of a core, are those of pods that were seen. For further
-    executors that were made before `since` (seconds since 1970) no node is awaited any more."""
+    was there), `announced` those that are announced to go, and `going` is what it has there. Sizes,
+    in thousandths of a core, are those of pods that were seen. For further executors that were made
+    before `since` (seconds since 1970) no node is awaited any more."""
 
     application: MatchedApplication
     need: ApplicationNeed
@@ -81,6 +101,8 @@ class ApplicationLook:
     leaving: tuple[PodSeen, ...] = ()
     driver_runs: bool = False
     lost: Mapping[str, bool] = field(default_factory=dict)
+    announced: Mapping[str, LossNotice] = field(default_factory=dict)
+    going: tuple[PodSeen, ...] = ()
     driver_millis: int = 0
     executor_millis: int = 0
     since: float = 0.0
@@ -149,6 +171,13 @@ class OpenStory:
     nodes_asked: int = 0
 
     @property
+    def has_losses(self) -> bool:
+        """Whether anything of it was lost, waited or made room; before that it is only announced
+        that nodes will go."""
+        lost = any(row.lost_at is not None for row in self.status.queries)
+        return lost or self.displaced is not None
+
+    @property
     def makes_room(self) -> bool:
         """Whether executors of it still go, or will."""
         return self.displaced is not None and self.displaced.gone_at is None
@@ -167,10 +196,11 @@ def look_at(
     sizes: tuple[int, int] = (0, 0),
     leaving: Collection[str] = (),
     since: float = 0.0,
+    notices: Mapping[str, LossNotice] = NO_NOTICES,
 ) -> ApplicationLook:
     """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
     `sizes` are of driver and executor as they were known before; pods that are `leaving` (UIDs)
-    make room; `since` as in the look."""
+    make room; `since` as in the look; `notices` are of nodes of the cluster."""
     pods = pods_of(application)
     there = [pod for pod in pods if not pod.ended]
     lost = {
@@ -183,6 +213,7 @@ def look_at(
     placed = [pod for pod in alive if pod.node]
     waiting = [pod for pod in alive if pod.gated and pod.uid not in lifted]
     pending = [pod for pod in alive if not pod.node and pod not in waiting]
+    going = tuple(pod for pod in placed if pod.node in notices)
     return ApplicationLook(
         application=application,
         need=need,
@@ -193,6 +224,8 @@ def look_at(
         leaving=tuple(pod for pod in on_living if pod.uid in leaving),
         driver_runs=any(pod.role == "driver" for pod in placed),
         lost=lost,
+        announced={pod.node: notices[pod.node] for pod in going},
+        going=going,
         driver_millis=_size(pods, "driver", sizes[0]),
         executor_millis=_size(pods, "executor", sizes[1]),
         since=since,
@@ -229,7 +262,10 @@ def may_leave(look: ApplicationLook) -> frozenset[str]:
 
 
 def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
-    """Whether it is as it should be, having been calm for so long."""
+    """Whether it is as it should be, having been calm for so long. One of which more will go is
+    not."""
+    if look.announced:
+        return False
     enough = look.running >= look.need.minimum_executors
     return look.is_calm and calm_seconds >= (SETTLE_SECONDS if enough else QUIET_SECONDS)
 
@@ -240,7 +276,8 @@ class IncidentNow:
     made: the policy is paused, or an approval is awaited (`why`). `nodes` are planned on (name ->
     free thousandths of a core); `lost_nodes_min` make an incident correlated. `room_makers` are
     the applications that make room now, by the name of the one for which they do; `undecided` is
-    one for which that was not found out in time."""
+    one for which that was not found out in time. Of the nodes that are `there`, these `notices` say
+    that they will go."""
 
     now: float
     plan: ApplicationPlan | None
@@ -250,6 +287,8 @@ class IncidentNow:
     why: tuple[Phase, Reason | RecoveryReason, str] | None = None
     room_makers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     undecided: str | None = None
+    notices: Mapping[str, LossNotice] = field(default_factory=dict)
+    there: Collection[str] = ()
 
 
 def tell(
@@ -267,46 +306,45 @@ def tell(
     name = look.application.place.application
     query = next(iter(before.queries), QueryRecovery(name, look.priority))
     lost_at = query.lost_at
-    if lost_at is None and (displaced is None or not displaced.keeps):
+    if lost_at is None and (not look.is_calm if displaced is None else not displaced.keeps):
         lost_at = at
+    unharmed = lost_at is None and displaced is None
     leaves = displaced is not None and displaced.gone_at is None
     admitted = scene.plan is not None and name not in scene.plan.skipped and not leaves
-    planned_at = query.planned_at or (at if admitted else None)
-    phase, word, text = _stage(look, scene, displaced, back=back, is_given_up=is_given_up)
-    waits = phase not in ("CatchingUp", "Recovered")
+    planned_at = query.planned_at or (at if admitted and not unharmed else None)
+    stage = _stage(look, scene, displaced, back=back, is_given_up=is_given_up)
+    phase, word, text = NOTHING_LOST if back and unharmed else stage
+    waits = not back and phase != "CatchingUp"
+    recovered = back and not unharmed
+    lost = tuple(_lost(before.lost_nodes, look, scene.now))
     after = msgspec.structs.replace(
         before,
         phase=phase,
-        kind="Correlated" if scene.lost_total >= scene.lost_nodes_min else "Independent",
+        kind=None if unharmed else _kind(scene),
         reason=camel_case(word),
         message=text,
         started_at=before.started_at or at,
         ended_at=at if back else None,
-        lost_nodes=tuple(_lost(before.lost_nodes, look, scene.now)),
-        lost_nodes_total=0,
+        lost_nodes=lost,
+        lost_nodes_total=len(lost),
+        announced_nodes=_announced(before.announced_nodes, look, scene, lost),
         displaced=displaced,
-        plans=_plans(
-            before,
-            scene,
-            scene.room_makers.get(name, ()),
-            planned=planned_at is not None and query.planned_at is None,
-        ),
+        plans=_plans(before, scene, name, planned=planned_at is not None and not query.planned_at),
         queries=(
             msgspec.structs.replace(
                 query,
                 priority=look.priority,
                 lost_at=lost_at,
                 planned_at=planned_at,
-                back_at=at if back else None,
+                back_at=at if recovered else None,
                 reason=camel_case(word) if waits else None,
                 message=text if waits else None,
             ),
         ),
     )
-    said = (ConditionFinding(RECOVERED, back, _as_reason(word), text),)
+    said = (ConditionFinding(RECOVERED, recovered, _as_reason(word), text),)
     return msgspec.structs.replace(
         after,
-        lost_nodes_total=len(after.lost_nodes),
         conditions=custom_resources.updated(
             before.conditions, said, before.observed_generation, at
         ),
@@ -364,6 +402,8 @@ def _stage(
         return "Recovering", RecoveryReason.DISPLACED, text
     if why is not None:
         return "Recovering", Reason.NO_CAPACITY, _waits(look, scene, scene.plan, why)
+    if look.announced and look.is_calm:
+        return "Recovering", Reason.LOSS_ANNOUNCED, _will_go(look)
     if look.lost and not look.waiting:
         text = f"New pods in place of those on {named(tuple(sorted(look.lost)))} are awaited."
         return "Recovering", Reason.WAITING_FOR_NODES, text
@@ -372,6 +412,13 @@ def _stage(
         text = f"It is of use; executors of {_cores(millis)} more wait for room."
         return "CatchingUp", RecoveryReason.CATCHING_UP, text
     return "CatchingUp", RecoveryReason.ALL_PLACED, "All of it may run, and starts."
+
+
+def _will_go(look: ApplicationLook) -> str:
+    first = moment(min(notice.until for notice in look.announced.values()))
+    names = named(tuple(sorted(look.announced)))
+    pods = counted(len(look.going), "pod")
+    return f"Announced to go: {names}, the first at {first:%H:%M:%S} UTC, with {pods} of it."
 
 
 def _made_room(displaced: Displaced) -> str:
@@ -406,11 +453,11 @@ def _cores(millis: int) -> str:
 
 
 def _plans(
-    before: RecoveryStatus, scene: IncidentNow, makers: tuple[str, ...], *, planned: bool
+    before: RecoveryStatus, scene: IncidentNow, name: str, *, planned: bool
 ) -> tuple[PlanMade, ...]:
     if not planned or scene.plan is None:
         return before.plans
-    text = scene.plan.text
+    text, makers = scene.plan.text, scene.room_makers.get(name)
     if makers:
         text = f"{text} {making_room(makers)}"
     made = PlanMade(
@@ -435,6 +482,54 @@ def _lost(before: Iterable[LostNode], look: ApplicationLook, now: float) -> Iter
             yield msgspec.structs.replace(row, driver=row.driver or look.lost[name])
         else:
             yield row
+
+
+def _kind(scene: IncidentNow) -> Literal["Independent", "Correlated"]:
+    return "Correlated" if scene.lost_total >= scene.lost_nodes_min else "Independent"
+
+
+def _announced(
+    before: Iterable[AnnouncedNode],
+    look: ApplicationLook,
+    scene: IncidentNow,
+    lost: Iterable[LostNode],
+) -> tuple[AnnouncedNode, ...]:
+    """Nodes with pods of it that were announced to go. One that is there without a notice stays,
+    unless it was lost: then it is back, or another machine of that name."""
+    rows = {row.name: row for row in before}
+    gone = {row.name for row in lost}
+    for name, notice in look.announced.items():
+        by = clipped(notice.source, BY_LENGTH_MAX)
+        rows[name] = AnnouncedNode(name=name, by=by, until=moment(notice.until))
+    for name, row in rows.items():
+        if name in scene.there and name not in scene.notices and name not in gone:
+            rows[name] = msgspec.structs.replace(row, withdrawn=True)
+    return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
+
+
+def replacements(
+    looks: Iterable[ApplicationLook], free: Mapping[str, int], node_millis: int
+) -> dict[str, int]:
+    """How many nodes of a size to ask for on behalf of each application, the most important first,
+    in place of nodes that are announced to go: as many as their pods need that find no room in what
+    is `free` (thousandths of a core) on others. None in place of nodes that an autoscaler takes
+    away: it has decided that there are too many, and would take away the next one."""
+    # where most is free comes first, of the nodes that are there and of those that are asked for
+    room = [(-millis, name) for name, millis in free.items()]
+    heapq.heapify(room)
+    found: dict[str, int] = {}
+    for look in looks:
+        for pod in sorted(look.going, key=lambda pod: (-pod.held_millis, pod.uid)):
+            if look.announced[pod.node].source in SCALE_DOWN:
+                continue
+            name = look.application.place.application
+            if room and -room[0][0] >= pod.held_millis:
+                most, where = room[0]
+                heapq.heapreplace(room, (most + pod.held_millis, where))
+            else:
+                found[name] = found.get(name, 0) + 1
+                heapq.heappush(room, (pod.held_millis - node_millis, ""))
+    return found
 
 
 def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) -> dict[str, int]:

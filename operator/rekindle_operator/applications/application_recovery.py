@@ -1,6 +1,6 @@
 """Runs incidents of policies that recover whole applications: gates lifted, Recoveries written.
 
-    lost nodes ──► incident ──► buckets whose new pods wait (to the webhook, by `webhook_upkeep`)
+    lost or announced nodes ──► incident ──► buckets whose new pods wait (to `webhook_upkeep`)
     waiting pods, free CPU ──► plan ──► gates lifted, nodes wanted (to `node_provisioner`)
                                     ──► Recovery objects and events
 
@@ -19,6 +19,7 @@ from functools import partial
 import msgspec
 
 from rekindle.coordination.application_status import named
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.reasons import Reason
 from rekindle.protocol.store_paths import Place
@@ -44,10 +45,10 @@ from rekindle_operator.applications.application_plan import (
     ApplicationPlan,
     PlanSolver,
     plan,
-    reserve,
     upstream,
 )
 from rekindle_operator.applications.application_writer import ApplicationWriter
+from rekindle_operator.applications.cluster_room import ClusterRoom
 from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
 from rekindle_operator.cluster import api_client, application_matching, cluster_view, work_queue
@@ -90,6 +91,7 @@ class ApplicationRecovery:
     buckets: frozenset[str] = frozenset()
     displacing: DisplacementRunner = field(init=False)
     _writer: ApplicationWriter = field(init=False)
+    _room: ClusterRoom = field(init=False)
     _stories: dict[Place, OpenStory] = field(default_factory=dict)
     _sizes: dict[Place, tuple[int, int]] = field(default_factory=dict)
     _lifted: dict[str, float] = field(default_factory=dict)
@@ -97,14 +99,16 @@ class ApplicationRecovery:
     _ended: set[tuple[Place, int]] = field(default_factory=set)
     # replaced as a whole: errands read it on threads of their own
     _there: frozenset[Place] = frozenset()
+    # nodes that are announced to go, in this turn
+    _notices: Mapping[str, LossNotice] = field(default_factory=dict)
     # of each policy: the newest plan, and its input
     _planned: dict[str, tuple[object, "_Decided"]] = field(default_factory=dict)
-    _node_millis: int = 0
     _due: float = 0.0
 
     def __post_init__(self) -> None:
         self.displacing = DisplacementRunner(self.known, self.api, self.errands, self.log)
         self._writer = ApplicationWriter(self.known, self.api, self.log, self.identity)
+        self._room = ClusterRoom(self.known, self.judge)
 
     def refresh(self) -> bool:
         """Look again, if it is time to; whether other nodes are wanted than before."""
@@ -121,7 +125,8 @@ class ApplicationRecovery:
         waiting: set[str] = set()
         buckets: set[str] = set()
         if policies and self.judge.state.held_at is None and self.judge.knows_silence:
-            lost = self.judge.looks_lost()
+            self._notices = self.judge.announced_nodes
+            lost = self._lost_now
             for name in sorted(policies):
                 turn = self._turn(name, lost)
                 demands += turn.demands
@@ -146,8 +151,12 @@ class ApplicationRecovery:
         story = self._stories.get(place)
         if story is None:
             return frozenset()
-        lost = self.judge.looks_lost()
+        lost = self._lost_now
         return frozenset(row.name for row in story.status.lost_nodes if row.name in lost)
+
+    @property
+    def _lost_now(self) -> frozenset[str]:
+        return self.judge.looks_lost() | self.judge.overdue_nodes
 
     def has_told(self, place: Place, incident: int) -> bool:
         """Whether the end of a Recovery is written here: its story goes on, or has just ended."""
@@ -246,6 +255,8 @@ class ApplicationRecovery:
             lost_total=application_incident.lost_total(looks),
             lost_nodes_min=policy.spec.correlated.nodes_min,
             why=("Held", RecoveryReason.CLASS_WITHDRAWN, text),
+            notices=self._notices,
+            there=self.known.registry.nodes,
         )
         self._tell_all(looks, open_, scene, RECOVERIES_KEPT)
 
@@ -275,6 +286,7 @@ class ApplicationRecovery:
                 self._sizes.get(place, (0, 0)),
                 () if story is None else story.leaving or (),
                 time.time() - application_incident.NODE_SECONDS_MAX,
+                self._notices,
             )
             self._sizes[place] = found.driver_millis, found.executor_millis
             yield place, found
@@ -288,7 +300,8 @@ class ApplicationRecovery:
         acts: bool,
     ) -> None:
         """Open what another operator has left open, and, where the policy `acts`, what has lost
-        nodes; while an incident is open, what waits as well."""
+        nodes or will; while an incident is open, what waits as well. Before anything was lost that
+        is what has waited for a while: nearly all find room at once."""
         mine = {place for place, story in self._stories.items() if story.policy == name}
         for place, look in looks.items():
             if place in mine:
@@ -305,15 +318,28 @@ class ApplicationRecovery:
                 self._stories[place] = OpenStory(
                     name, left.spec, left.status, left.status.displaced
                 )
+                self._recall(left.status)
                 self.known.changed.add(place)  # its executors on lost nodes are to be deleted
                 mine.add(place)
-            elif look.lost and acts:
+            elif (look.lost or look.announced) and acts:
                 self._open(name, policy, place, look)
                 mine.add(place)
         if mine and acts:
+            calm = all(
+                looks[place].is_calm and not self._stories[place].has_losses
+                for place in mine & looks.keys()
+            )
+            made_before = time.time() - (application_incident.SETTLE_SECONDS if calm else 0.0)
             for place in looks.keys() - mine:
-                if looks[place].waiting:
+                if any(not calm or pod.created_at <= made_before for pod in looks[place].waiting):
                     self._open(name, policy, place, looks[place])
+
+    def _recall(self, status: RecoveryStatus) -> None:
+        """Deadlines that another operator has counted are made no later."""
+        for row in status.announced_nodes:
+            if not row.withdrawn:
+                notice = LossNotice(row.by, row.until.timestamp())
+                self.judge.announced.recall(row.name, notice)
 
     def _open(
         self, name: str, policy: RecoveryPolicy, place: Place, look: ApplicationLook
@@ -338,7 +364,7 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> "_Turn":
-        nodes = self._nodes(looks)
+        nodes = self._room.free(looks, self._notices)
         why = self._held_by(policy, held, looks, open_)
         made, late, now = None, None, time.time()
         if why is None:
@@ -360,6 +386,8 @@ class ApplicationRecovery:
             why=why,
             room_makers=displacement_runner.room_makers(open_),
             undecided=late,
+            notices=self._notices,
+            there=self.known.registry.nodes,
         )
         self._tell_all(looks, open_, scene, held.recoveries_kept_max)
         if made is None or self._stories.keys().isdisjoint(open_):
@@ -443,7 +471,8 @@ class ApplicationRecovery:
             place: replace(look, waiting=(*look.waiting, *look.pending), pending=())
             for place, look in looks.items()
         }
-        beside = self._plan(identity(policy), held, there, open_, self._nodes(there)).beside
+        nodes = self._room.free(there, self._notices)
+        beside = self._plan(identity(policy), held, there, open_, nodes).beside
         if not isinstance(beside, Displacement):
             return ""
         return f" {named(tuple(sorted(beside.goes)))} would make room for {beside.by}."
@@ -482,51 +511,13 @@ class ApplicationRecovery:
                     applications,
                     made,
                     before,
-                    lambda called: self._may_run(
+                    lambda called: self._room.may_run(
                         nodes, (by_name[other] for other in upstream(called, applications))
                     ),
                     solver,
                 )
             known = self._planned[name] = basis, _Decided(made, beside)
         return known[1]
-
-    def _may_run(self, nodes: Iterable[str], looks: Iterable[ApplicationLook]) -> frozenset[str]:
-        """Nodes on which all pods that wait may run."""
-        needs = {(pod.tolerates, pod.node_labels) for look in looks for pod in look.waiting}
-        known = self.known.registry.nodes
-        return frozenset(
-            name
-            for name in nodes
-            if all(application_incident.suits(known[name], *need) for need in needs)
-        )
-
-    def _nodes(self, looks: Mapping[Place, ApplicationLook]) -> dict[str, int]:
-        """Free CPU of nodes on which something that waits may run, less what has been admitted, and
-        with CPU that is about to be free."""
-        needs = {
-            (pod.tolerates, pod.node_labels) for look in looks.values() for pod in look.waiting
-        }
-        registry, silent = self.known.registry, self.judge.avoidance.silent
-        leaving: dict[str, int] = {}
-        for pod in (pod for look in looks.values() for pod in look.leaving):
-            leaving[pod.node] = leaving.get(pod.node, 0) + pod.held_millis
-        free = {
-            name: registry.free_millis(name) + leaving.get(name, 0)
-            for name, node in registry.nodes.items()
-            if name not in silent
-            and application_incident.is_open(node)
-            and any(application_incident.suits(node, *need) for need in needs)
-        }
-        self._node_millis = max(
-            (node.cpu_millis for node in registry.nodes.values()), default=self._node_millis
-        )
-        pending = (
-            pod.cpu_millis
-            for look in looks.values()
-            for pod in look.awaited
-            if not pod.gated_by_others
-        )
-        return reserve(free, pending)
 
     def _wanted(
         self,
@@ -537,23 +528,29 @@ class ApplicationRecovery:
         open_: Mapping[Place, OpenStory],
     ) -> Iterator[NodeDemand]:
         """Nodes for what waits, in the name of each application's Recovery."""
-        ordered = [look.application.place for look in application_incident.ordered(looks.values())]
-        counts = nodes_wanted(made, (item.application for item in ordered), self._node_millis)
+        by_priority = application_incident.ordered(looks.values())
+        ordered = [look.application.place for look in by_priority]
+        node_millis = self._room.largest_node()
+        counts = nodes_wanted(made, (item.application for item in ordered), node_millis)
+        instead = self._room.replacements(made, by_priority, self._notices)
         class_ = self.known.classes[policy.spec.class_name]
         for place in ordered:
-            story, count = open_.get(place), counts.get(place.application, 0)
+            story, name = open_.get(place), place.application
             if story is None:
                 continue
+            reason = Reason.NO_CAPACITY if counts.get(name) else Reason.LOSS_ANNOUNCED
+            count = counts.get(name, 0) + instead.get(name, 0)
             name = recovery_name(story.spec.application, story.spec.incident)
             recovery = self.known.recoveries.get(place, {}).get(name)
             if recovery is None:
                 continue
-            executors = [pod for pod in looks[place].waiting if pod.role == "executor"]
+            look = looks[place]
+            executors = [pod for pod in (*look.waiting, *look.going) if pod.role == "executor"]
             if executors:
                 self.measure(place, executors[0])
             story.nodes_asked = max(story.nodes_asked, count)
             number = story.spec.incident
-            order = NodeRequestOrder("nodes", Reason.NO_CAPACITY, story.nodes_asked)
+            order = NodeRequestOrder("nodes", reason, story.nodes_asked)
             yield NodeDemand(
                 incident=NodeIncident(
                     namespace=place.namespace,
@@ -628,7 +625,8 @@ class ApplicationRecovery:
         self, place: Place, story: OpenStory, look: ApplicationLook, scene: IncidentNow, kept: int
     ) -> None:
         now = time.monotonic()
-        story.calm_since = (story.calm_since or now) if look.is_calm else None
+        calm = look.is_calm and not look.announced
+        story.calm_since = (story.calm_since or now) if calm else None
         story.silent_since = (story.silent_since or now) if look.is_silent else None
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         back = application_incident.is_back(look, calm_seconds) and not story.makes_room

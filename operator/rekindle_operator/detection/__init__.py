@@ -1,6 +1,7 @@
 """Detection of lost nodes: leases, driver reports, rounds of detection, failure domains.
 
 loss_notices       what on a node says that it will go, and until when
+noticed_nodes      the nodes that are announced to go, from round to round
 detection_input    what a round of detection is told, and the rules by which it judges
 node_detector      suspected and lost nodes, a round at a time
 lease_timers       which leases have stopped, by our own clock

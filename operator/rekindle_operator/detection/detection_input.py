@@ -14,7 +14,9 @@ READY = "True"
 # What announces that a node goes on purpose, emptied first. Not among them: taints of spot notices
 # (the machine goes whether it is empty or not, and a spot pool that goes is a failure), and
 # DeletionCandidateOfClusterAutoscaler (only a candidate).
-PLANNED_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+PLANNED_TAINTS = frozenset(
+    {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+)
 # The documentation has it as the reason of Ready, the kubelet writes it into the message.
 SHUTTING_DOWN = "node is shutting down"
 

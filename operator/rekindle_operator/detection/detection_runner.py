@@ -10,7 +10,7 @@ happened. Used by the deciding thread alone; asks nobody.
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rekindle.coordination.coordination_events import LossNotice
@@ -24,7 +24,6 @@ from rekindle_operator.cluster.pods import PodSeen, moment
 from rekindle_operator.detection import (
     failure_domains,
     lease_timers,
-    loss_notices,
     node_detector,
     node_inventory,
 )
@@ -33,6 +32,7 @@ from rekindle_operator.detection.detection_input import READY, Leases, Observati
 from rekindle_operator.detection.detection_input import WatchedApplication as Observed
 from rekindle_operator.detection.failure_domains import HOSTNAME, Domain
 from rekindle_operator.detection.node_inventory import NodeInventory
+from rekindle_operator.detection.noticed_nodes import DRAINED, Notices
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.recovery import lost_nodes
 from rekindle_operator.recovery.recovery_inputs import NodeObservation, lost_hosts
@@ -180,95 +180,7 @@ class Avoidance:
         return tuple(Domain(HOSTNAME, name) for name in sorted(named))
 
 
-@dataclass(frozen=True, slots=True)
-class _Noticed:
-    """A node that says that it will go. It is `overdue` when that moment has passed, not longer ago
-    than `KEPT_SECONDS`, and its object is gone or not Ready; a drained node is not, for its machine
-    may stay. One that is `off` is out of service, whatever else holds."""
-
-    uid: str
-    notice: LossNotice
-    overdue: bool = False
-    off: bool = False
-
-
-@dataclass(slots=True)
-class Notices:
-    """What nodes say of their own end, and what their executors show of it: nodes of an application
-    on which executors are being `evicted`, and on which others are `standing`. A deletion without
-    eviction is no drain: a batch that ends, dynamic allocation and `pod_eviction` delete as well.
-    """
-
-    known: ClusterView
-    noticed: dict[str, _Noticed] = field(default_factory=dict)
-    evicted: dict[Place, frozenset[str]] = field(default_factory=dict)
-    standing: dict[Place, frozenset[str]] = field(default_factory=dict)
-    _since: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    def observe(self, place: Place, application: MatchedApplication | None) -> None:
-        """An application has changed, or is gone."""
-        pods = () if application is None else application.executors
-        there = [pod for pod in pods if pod.node and not pod.ended]
-        evicted = frozenset(pod.node for pod in there if pod.deleting_at and pod.evicted)
-        standing = frozenset(pod.node for pod in there if not pod.deleting_at)
-        for kept, nodes in ((self.evicted, evicted), (self.standing, standing)):
-            if nodes:
-                kept[place] = nodes
-            else:
-                kept.pop(place, None)
-
-    def refresh(self, now: float, rules: Rules) -> frozenset[str]:
-        """Look again at `now` (seconds since 1970); the nodes for which something else holds."""
-        leaving = self.known.registry.leaving_nodes
-        if not leaving and not self.noticed:
-            return frozenset()
-        # where nothing stands any more, there is nothing to save
-        drained = leaving.intersection(frozenset().union(*self.evicted.values()))
-        drained &= frozenset().union(*self.standing.values()) if drained else drained
-        found: dict[str, _Noticed] = {}
-        for name in leaving:
-            item = self._noticed(name, now, rules, drains=name in drained)
-            if item is not None:
-                found[name] = item
-        found |= self._gone(now)
-        changed = {
-            name
-            for name in found.keys() | self.noticed.keys()
-            if found.get(name) != self.noticed.get(name)
-        }
-        self.noticed = found
-        kept = {(item.uid, item.notice.source) for item in found.values()}
-        self._since = {key: at for key, at in self._since.items() if key in kept}
-        return frozenset(changed)
-
-    def _gone(self, now: float) -> dict[str, _Noticed]:
-        """Nodes whose object is gone: their notices hold until their loss is told."""
-        nodes = self.known.registry.nodes
-        return {
-            name: replace(item, overdue=item.overdue or now >= item.notice.until)
-            for name, item in self.noticed.items()
-            if name not in nodes and now < item.notice.until + KEPT_SECONDS
-        }
-
-    def _noticed(self, name: str, now: float, rules: Rules, *, drains: bool) -> _Noticed | None:
-        node = self.known.registry.nodes[name].judged
-        before = self.noticed.get(name)
-        # an executor that is gone ends no drain; taking the cordon away does
-        drains |= before is not None and (before.uid, before.notice.source) == (node.uid, DRAINED)
-        said = loss_notices.of_drain(node, evicts_executor=drains)
-        if said is None:
-            return None
-        seen_at = self._since.setdefault((node.uid, said.by), now)
-        until = loss_notices.deadline(said, seen_at, rules.notice_seconds)
-        is_due = until <= now < until + KEPT_SECONDS and said.source != DRAINED
-        overdue = is_due and node.ready != READY
-        off = said.source == loss_notices.OUT_OF_SERVICE
-        return _Noticed(node.uid, LossNotice(said.by, until), overdue, off)
-
-
 ROUND_SECONDS = 0.5
-# What a drain is called where it is told.
-DRAINED = loss_notices.DRAIN
 # What a driver has heard from so recently is there, whatever was judged before.
 HEARD_SECONDS = 5.0
 
@@ -381,6 +293,9 @@ class DetectionRunner:
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
         # a driver's word ages, which is no news to anybody else
         touched, self._doubted = stirred | self._doubted, set()
+        late = self._late(self.announced.noticed)
+        if late:  # what a driver says of them counts from now on
+            touched |= self._places_on(late)
         if otherwise:
             touched |= {_place(name) for those in self.state.told.values() for name in those}
             touched |= {place for place, lost in self._lost.items() if lost}
@@ -409,7 +324,8 @@ class DetectionRunner:
         known what the driver's nodes are.
 
         A drain that is `recorded` goes on while its node is cordoned: an operator that has started
-        since then may find the evicted executor gone.
+        since then may find the evicted executor gone. A deadline that is recorded holds where this
+        one would count a later one, from when it first saw the notice.
         """
         reading = self._readings.get(place)
         if reading is None or reading.progress is None or self.known.application(place) is None:
@@ -421,10 +337,23 @@ class DetectionRunner:
         nodes, found = self.known.registry.nodes, dict[str, LossNotice]()
         for name, node in self.hosts(place).items():
             if node in noticed:
+                if name in recorded:
+                    self.announced.recall(node, recorded[name])
                 found[name] = noticed[node].notice
             elif name in drained and node in nodes and nodes[node].judged.unschedulable:
                 found[name] = LossNotice(DRAINED, drained[name].until)
         return found
+
+    @property
+    def announced_nodes(self) -> dict[str, LossNotice]:
+        """Nodes of the cluster that say that they will go."""
+        return {name: item.notice for name, item in self.announced.noticed.items()}
+
+    @property
+    def overdue_nodes(self) -> frozenset[str]:
+        """Nodes whose announced end has come, as far as can be seen: they are gone, not Ready, or
+        silent."""
+        return self._ended(self.announced.noticed)
 
     def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""
@@ -551,12 +480,41 @@ class DetectionRunner:
         self.sightings[place] = lost_nodes.settled(self.sightings.get(place, {}), nodes)
 
     def _overdue(self, place: Place) -> list[str]:
-        """Nodes with executors of an application whose announced end has come. While everything is
-        held, that a node is not Ready says nothing."""
+        """Nodes with executors of an application whose announced end has come. One that has missed
+        a single renewal of its lease is among them once the driver misses it as well."""
+        noticed = self.announced.noticed
+        application = self.known.application(place) if noticed else None
+        if application is None:
+            return []
+        there = application.nodes & noticed.keys()
+        late = (name for name in self._late(there) if self._is_missed(place, name))
+        return sorted(self._ended(there).union(late))
+
+    def _ended(self, among: Iterable[str]) -> frozenset[str]:
+        """The announced nodes of `among` whose end has come, whatever a driver says. While
+        everything is held, that a node is not Ready says nothing."""
         held, noticed = self.state.held_at is not None, self.announced.noticed
-        overdue = [name for name, it in noticed.items() if it.off or (it.overdue and not held)]
-        application = self.known.application(place) if overdue else None
-        return [] if application is None else sorted(application.nodes.intersection(overdue))
+        items = {name: noticed[name] for name in among}
+        due = [name for name, item in items.items() if item.due]
+        now = time.monotonic()
+        silent = node_detector.silent_nodes(self.state, now, self.rules, due) if due else ()
+        ended = (name for name, it in items.items() if it.off or (it.overdue and not held))
+        return frozenset(ended).union(silent)
+
+    def _late(self, among: Iterable[str]) -> frozenset[str]:
+        """The announced nodes of `among` whose moment has passed, and that have missed a renewal of
+        their lease."""
+        due = [name for name in among if self.announced.noticed[name].due]
+        if not due:
+            return frozenset()
+        return node_detector.late_nodes(self.state, time.monotonic(), self.rules, due)
+
+    def _is_missed(self, place: Place, node: str) -> bool:
+        """Whether the driver has had nothing from its executors on a node for long enough."""
+        heard, rules = self._heard.get(place), self.rules
+        if heard is None or time.monotonic() - heard.said_at > rules.word_seconds_max:
+            return False
+        return heard.silent_seconds.get(node, 0.0) >= rules.driver_silence_seconds
 
     def _places_on(self, nodes: frozenset[str]) -> frozenset[Place]:
         """The applications with executors on any of these nodes."""

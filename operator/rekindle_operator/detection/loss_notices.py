@@ -10,15 +10,16 @@ The first of these that a node has counts:
 | Ready with "node is shutting down" (kubelet) | `shutdown` | default 30 s |
 | taints `aws-node-termination-handler/…`, but for rebalancing | `aws` | default 120 s |
 | taint `cloud.google.com/impending-node-termination` | `gke` | default 30 s |
-| taint or conditions of AKS, of `PreemptScheduled` and the like | `aks` | its message, or 30 s |
-| taint `karpenter.sh/disrupted` | `karpenter` | default 120 s |
+| taints or conditions of AKS, of `PreemptScheduled` and the like | `aks` | its message, or 30 s |
+| taint `karpenter.sh/disrupted`, `…/disruption` before 1.0 | `karpenter` | default 120 s |
 | taint `ToBeDeletedByClusterAutoscaler` | `clusterAutoscaler` | its value, and 600 s |
 | cordon, and of several executors there one is being evicted | `drain` | default 30 s |
 
 `DeletionCandidateOfClusterAutoscaler` is no notice: it says that a node could go. Nor is a cordon
-alone, an event that freezes a machine for seconds, or a recommendation to rebalance. Defaults
-count from when a notice was first seen and are settings of a class (`detection.noticeSeconds`).
-Pure; `nodes` reads the Node, `detection_runner` keeps since when a notice is known.
+alone, an event that freezes a machine for seconds, a recommendation to rebalance, or a taint that
+marks a spot node for as long as it lives. Defaults count from when a notice was first seen and are
+settings of a class (`detection.noticeSeconds`).
+Pure; `nodes` reads the Node, `noticed_nodes` keeps since when a notice is known.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +41,11 @@ SOURCES_OF_TAINTS: Mapping[str, str] = {
     "aws-node-termination-handler/scheduled-maintenance": "aws",
     "cloud.google.com/impending-node-termination": "gke",
     "cloudprovider.azure.microsoft.com/draining": AKS,
+    # auto-drain and auto-repair of AKS; the second name is the older one
+    "remediator.kubernetes.azure.com/unschedulable": AKS,
+    "remediator.aks.microsoft.com/unschedulable": AKS,
     "karpenter.sh/disrupted": "karpenter",
+    "karpenter.sh/disruption": "karpenter",
     AUTOSCALER_TAINT: AUTOSCALER,
 }
 # Of the node problem detector on AKS; a reboot or a redeployment takes executors as a loss does.

@@ -83,6 +83,20 @@ def silent_nodes(
     )
 
 
+def late_nodes(
+    state: NodeInventory, now: float, rules: Rules, among: Iterable[str]
+) -> frozenset[str]:
+    """Those of `among` whose lease has missed one renewal while others were renewed. That says
+    something only of nodes of which it is announced that they are gone by now."""
+    if state.held_at is not None or not lease_timers.steady(state.timers, now, rules):
+        return frozenset()
+    return frozenset(
+        name
+        for name in among
+        if name in state.timers.since and lease_timers.singled_out(state.timers, name, rules)
+    )
+
+
 def looks_lost(
     state: NodeInventory, now: float, rules: Rules, among: Iterable[str] | None = None
 ) -> frozenset[str]:

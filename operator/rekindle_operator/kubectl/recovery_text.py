@@ -167,6 +167,30 @@ def _announced(recovery: Recovery, now: datetime) -> Iterator[str]:
             f"before; {saved} query {'partition' if saved == 1 else 'partitions'} of priority "
             f"{status.saved_priority:g} did not stop."
         )
+    yield from _requested_before(recovery)
+
+
+def _requested_before(recovery: Recovery) -> Iterator[str]:
+    """Nodes that were requested at a notice, once the first announced node is lost."""
+    status = recovery.status
+    names = {node.name for node in status.announced_nodes if not node.withdrawn}
+    lost = [node.confirmed_at for node in status.lost_nodes if node.name in names]
+    first = min((at for at in lost if at is not None), default=None)
+    early = [item for item in status.requests if first is not None and item.requested_at < first]
+    if first is None or not early:
+        return
+    count = sum(item.count for item in early)
+    there = sum(
+        item.count
+        for item in early
+        if item.outcome == "Arrived" and item.ended_at is not None and item.ended_at <= first
+    )
+    before = span((first - min(item.requested_at for item in early)).total_seconds())
+    nodes = "1 node was" if count == 1 else f"{count} nodes were"
+    yield (
+        f"Saved by notice: {nodes} requested up to {before} before the first announced node was "
+        f"lost; {there} had come by then."
+    )
 
 
 def _node(node: LostNode, now: datetime) -> str:

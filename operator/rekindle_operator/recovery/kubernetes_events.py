@@ -199,7 +199,7 @@ def _of_losses(before: RecoveryStatus, after: RecoveryStatus) -> Iterator[_Line]
     fresh = [row for row in after.announced_nodes if row.name not in told and not row.withdrawn]
     if fresh:
         names = named(tuple(f"{clipped(row.name, SHOWN_MAX)} ({row.by})" for row in fresh))
-        text = f"Announced to go: {names}. Nothing new is placed there, and what runs there moves."
+        text = f"Announced to go: {names}. Nothing new is planned there while others are up."
         key = [f"{row.name}@{row.until.isoformat()}" for row in fresh]
         yield _line("announced", key, WARNING, Reason.LOSS_ANNOUNCED, text, wide=True)
     if lost or (after.kind != before.kind and after.kind not in (None, "Suspected")):

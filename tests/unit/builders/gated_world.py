@@ -10,6 +10,7 @@ import spark_objects as objects
 from operator_world import tell
 from spark_objects import Body
 
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle_operator.api import recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_resource import (
     ApplicationReference,
@@ -47,6 +48,7 @@ class World:
         self.lost: frozenset[str] = frozenset()
         self.silent: frozenset[str] = frozenset()
         self.held_at: float | None = None
+        self.notices: dict[str, LossNotice] = {}
         self.pods: dict[str, Body] = {}
         self.recoveries: dict[str, Body] = {}
         self.events: list[Body] = []
@@ -66,6 +68,9 @@ class World:
         self.judge = SimpleNamespace(
             state=self,
             looks_lost=lambda: self.lost,
+            announced=self,
+            announced_nodes=self.notices,
+            overdue_nodes=frozenset(),
             knows_silence=True,
             avoidance=self,
             domains=lambda _: {},
@@ -109,6 +114,18 @@ class World:
             node = objects.node(name, "2")
             node["status"]["conditions"][1]["status"] = "Unknown"
             tell(self.known.registry, node)
+
+    def announce(self, *nodes: str, source: str = "taint spot", seconds: float = 120.0) -> None:
+        """These nodes and no others say that they will go."""
+        until = 1_795_000_000.0 + self.now + seconds
+        notices = {name: self.notices.get(name, LossNotice(source, until)) for name in nodes}
+        self.notices.clear()
+        self.notices.update(notices)
+
+    def recall(self, node: str, recorded: LossNotice) -> None:
+        """As detection does where nobody has said a moment."""
+        if node in self.notices and recorded.until < self.notices[node].until:
+            self.notices[node] = recorded
 
     def replaced(self, name: str, *gates: str) -> None:
         """The lost executor is gone, and Spark has made another one, which waits."""

@@ -503,3 +503,51 @@ def test_blocking_queries_do_not_wait_for_nodes_that_come_only_after_announced_o
     assert desk.case.state is not None
     assert set(announced(desk.case.state)) == {"n1"}
     assert set(desk.placement) == set(COSTS), "all four nodes are up"
+
+
+def test_protected_queries_do_not_move_and_a_node_is_requested_for_them_at_the_notice() -> None:
+    """Their driver says of no partition that it could move: Spark places their tasks."""
+    desk = running()
+    announce(desk, "n1")
+    found = look(desk, moving=None)
+    assert not [item for item in found if isinstance(item.order, MoveOrder | PlanOrder)]
+    (request,) = desk.case.requests.values()
+    assert (request.count, request.reason) == (1, "loss-announced")
+    desk.nodes["n5"] = NodeSeen(incarnation="a", capacity_percent=100.0)
+    look(desk, moving=None)
+    assert not desk.case.requests, "the node has come before the loss"
+    lost = held(desk, "n1")
+    del desk.nodes["n1"]
+    announce(desk)
+    desk.report(moving=None)
+    decision = desk.decide()
+    assert not decision.requested, "it was provided for"
+    (plan,) = orders(decision, PlanOrder)
+    assert set(plan.placement) == lost, "all of it fits at once"
+    assert set(desk.placement) == set(COSTS)
+
+
+def test_eight_of_ten_nodes_that_are_announced_at_once_are_one_incident_with_one_request() -> None:
+    desk = running()
+    for number in range(5, 11):
+        desk.nodes[f"n{number}"] = NodeSeen(incarnation="a", capacity_percent=100.0)
+    look(desk)
+    going = [f"n{number}" for number in range(1, 9)]
+    announce(desk, *going)
+    found = look(desk, 8)
+    assert incident_of(desk).announced == tuple(going)
+    assert [request.count for request in desk.case.requests.values()] == [8]
+    moves = [item.order for item in found if isinstance(item.order, MoveOrder)]
+    assert {node for move in moves for node in move.placement.values()} <= {"n9", "n10"}
+    assert set(desk.placement) == set(COSTS), "nothing stops for it"
+    stay = {name for name, node in desk.placement.items() if node in ("n9", "n10")}
+    assert stay, "what has room has moved"
+    for node in going:
+        del desk.nodes[node]
+    announce(desk)
+    look(desk)
+    incident = incident_of(desk)
+    assert set(incident.lost) == set(going)
+    assert set(incident.moved) == {name for move in moves for name in move.placement}
+    assert [request.count for request in desk.case.requests.values()] == [8], "not twice"
+    assert stay <= set(desk.placement)

@@ -9,56 +9,30 @@ import msgspec
 import pytest
 import spark_objects
 from operator_world import FLIGHTS, KUBEFLOW, tell, untell
+from running_judge import ADDRESSES, LOST, SPARK, judge_of_a_running_application
 
 from operator_benchmark import cluster_layout
-from operator_benchmark.benchmark_drivers import driver
-from operator_benchmark.cluster_layout import ClusterSize
 from rekindle.coordination import session
-from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.reasons import Reason
-from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
+from rekindle.protocol import Heartbeat, ProgressReport
 from rekindle.protocol.store_paths import Place
-from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.nodes import node_seen
 from rekindle_operator.cluster.pods import pod_seen
 from rekindle_operator.detection import node_detector
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
 from rekindle_operator.detection.detection_input import Leases, WatchedNode
-from rekindle_operator.detection.detection_runner import SILENT_NODES_MAX, DetectionRunner
+from rekindle_operator.detection.detection_runner import (
+    SILENT_NODES_MAX,
+    DetectionRunner,
+)
 from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.detection.lease_timers import Timers
 from rekindle_operator.detection.node_inventory import NodeInventory
 from rekindle_operator.policies import effective_policy
 from rekindle_testing.operator_builders import make_class, make_policy
 from testbed.node_objects import ZONE
-
-SPARK = cluster_layout.applications(ClusterSize(nodes=25, pods=100, policies=1))[0]
-LOST = SPARK.executors[4]
-ADDRESSES = [item.address for item in SPARK.executors]
-
-
-def judge_of_a_running_application() -> tuple[DetectionRunner, ApplicationReading]:
-    """Its driver has reported all executors, and has lost one node, as detection says."""
-    known, body = ClusterView(), cluster_layout.driver_pod(SPARK)
-    executors = [cluster_layout.executor_pod(SPARK, item, "uid-0") for item in SPARK.executors]
-    for pod, address in ((body, ""), *zip(executors, ADDRESSES, strict=True)):
-        pod["metadata"]["uid"] = f"uid-{pod['metadata']['labels'].get('spark-exec-id', 0)}"
-        pod["status"] = {"phase": "Running", "podIP": address}
-        seen = pod_seen(pod)
-        assert seen is not None
-        known.registry.see_pod(seen)
-    member = driver(SPARK, 1).member
-    topology = member.beginning()[0]
-    assert isinstance(topology, TopologyReport)
-    reading = ApplicationReading(topology=topology, progress=member.progress())
-    judge = DetectionRunner(known)
-    judge.hear(SPARK.place, reading, now=0.0)
-    judge.state = replace(judge.state, told={LOST.node: frozenset({str(SPARK.place)})})
-    judge.avoidance.note(judge.state, 0.0, judge.rules)
-    judge._heard.clear()  # the driver hears nothing of it
-    return judge, reading
 
 
 def test_a_lost_node_stays_gone_when_the_pod_on_it_was_deleted_before_the_driver_dropped_it() -> (
@@ -463,152 +437,3 @@ def said_again(reading: ApplicationReading) -> ProgressReport:
     progress = reading.progress
     assert progress is not None
     return msgspec.structs.replace(progress, sequence=progress.sequence + 1)
-
-
-SPOT = "aws-node-termination-handler/spot-itn"
-
-
-def with_node(judge: DetectionRunner, ready: str = "True", **fields: object) -> frozenset[Place]:
-    """The Node of the lost executor is seen so; the applications with news."""
-    body = spark_objects.node(LOST.node)
-    body["spec"].update(fields)
-    body["status"]["conditions"] = [{"type": "Ready", "status": ready}]
-    judge.known.registry.see_node(node_seen(body))
-    return judge.judge((), None, time.monotonic())
-
-
-def a_calm_judge() -> DetectionRunner:
-    judge, _ = judge_of_a_running_application()
-    judge.state = NodeInventory()
-    return judge
-
-
-def test_a_tainted_node_is_announced_until_the_taint_goes() -> None:
-    judge, began = a_calm_judge(), time.time()
-    assert with_node(judge, taints=[{"key": SPOT}]) == {SPARK.place}
-    ((name, notice),) = told(judge).items()
-    assert (name, notice.source) == (LOST.address, f"taint {SPOT}")
-    assert began + 120.0 <= notice.until <= time.time() + 120.0
-    assert with_node(judge, taints=[{"key": SPOT}]) == frozenset()
-    assert judge.notices(SPARK.place) == {LOST.address: notice}, "it counts from the first look"
-    assert with_node(judge) == {SPARK.place}
-    assert judge.notices(SPARK.place) == {}
-
-
-def test_before_an_applications_report_nothing_is_known_of_its_notices() -> None:
-    """None, unlike an empty answer, withdraws no notice that was recorded."""
-    judge, reading = judge_of_a_running_application()
-    known = judge.known
-    fresh = DetectionRunner(known)
-    with_node(fresh, taints=[{"key": SPOT}])
-    assert fresh.notices(SPARK.place) is None
-    fresh.hear(SPARK.place, replace(reading, progress=None), now=0.0)
-    assert fresh.notices(SPARK.place) is None
-    fresh.hear(SPARK.place, reading, now=0.0)
-    assert set(told(fresh)) == {LOST.address}
-    known.registry.forget_pods_but(())
-    assert known.application(SPARK.place) is None
-    assert fresh.notices(SPARK.place) is None
-
-
-def test_a_cordoned_node_is_announced_once_one_of_its_executors_is_evicted() -> None:
-    judge = a_calm_judge()
-    assert with_node(judge, unschedulable=True) == frozenset()
-    (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
-    evicted = msgspec.structs.replace(pod, deleting_at=5, evicted=True)
-    judge.known.registry.see_pod(evicted)
-    assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
-    assert judge.notices(SPARK.place) == {}, "there is nothing left to save"
-    other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
-    judge.known.registry.see_pod(other)
-    judge.known.registry.see_pod(msgspec.structs.replace(pod, deleting_at=5))
-    assert judge.judge([SPARK.place], None, time.monotonic()) == frozenset()
-    assert judge.notices(SPARK.place) == {}, "an executor that ends is no drain"
-    judge.known.registry.see_pod(evicted)
-    assert judge.judge([SPARK.place], None, time.monotonic()) == {SPARK.place}
-    assert told(judge)[LOST.address].source == "drain"
-    judge.known.registry.see_pod(pod)
-    judge.judge([SPARK.place], None, time.monotonic())
-    assert judge.notices(SPARK.place), "the drain goes on until the cordon is taken away"
-    with_node(judge)
-    assert judge.notices(SPARK.place) == {}
-
-
-def test_a_recorded_drain_goes_on_after_a_restart_until_the_cordon_is_taken_away() -> None:
-    """The evicted executor, which showed that it is one, has gone meanwhile."""
-    restarted, until = a_calm_judge(), time.time() + 20.0
-    recorded = {LOST.address: LossNotice("drain", until, held=("a/0",), requested=True)}
-    with_node(restarted, unschedulable=True)
-    assert restarted.notices(SPARK.place) == {}, "a cordon alone is no notice"
-    assert restarted.notices(SPARK.place, recorded) == {LOST.address: LossNotice("drain", until)}
-    spot = {LOST.address: LossNotice(f"taint {SPOT}", until)}
-    assert restarted.notices(SPARK.place, spot) == {}, "a taint can be seen, and is gone"
-    with_node(restarted)
-    assert restarted.notices(SPARK.place, recorded) == {}
-
-
-def test_a_node_that_is_not_ready_when_its_time_has_come_is_lost_at_once() -> None:
-    judge = a_calm_judge()
-    past = "ToBeDeletedByClusterAutoscaler", str(int(time.time()) - 700)
-    with_node(judge, taints=[{"key": past[0], "value": past[1]}])
-    assert judge.lost_nodes(SPARK.place) == frozenset(), "it is there, whatever was said"
-    assert with_node(judge, ready="Unknown", taints=[{"key": past[0], "value": past[1]}])
-    assert judge.lost_nodes(SPARK.place) == {LOST.node}
-    judge.state = replace(judge.state, held_at=1.0)
-    assert judge.lost_nodes(SPARK.place) == frozenset(), "everything is held"
-
-
-def test_an_old_notice_or_a_drain_makes_no_unready_node_a_lost_one() -> None:
-    judge = a_calm_judge()
-    old = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1000"}
-    with_node(judge, ready="False", taints=[old])
-    assert judge.notices(SPARK.place)
-    assert judge.lost_nodes(SPARK.place) == frozenset()
-    drained = judge_of_a_drain()
-    with_node(drained, ready="False", unschedulable=True)
-    drained.announced.refresh(time.time() + 60.0, drained.rules)
-    assert told(drained)[LOST.address].source == "drain"
-    assert drained.lost_nodes(SPARK.place) == frozenset()
-
-
-def judge_of_a_drain() -> DetectionRunner:
-    """One of two executors on a cordoned node is being evicted."""
-    judge = a_calm_judge()
-    (pod,) = (pod for pod in application_of(judge).executors if pod.node == LOST.node)
-    other = msgspec.structs.replace(pod, uid="another", name="another", executor_id="99")
-    evicted = msgspec.structs.replace(pod, deleting_at=5, evicted=True)
-    for seen in (evicted, other):
-        judge.known.registry.see_pod(seen)
-    with_node(judge, unschedulable=True)
-    judge.judge([SPARK.place], None, time.monotonic())
-    return judge
-
-
-def test_an_announced_node_whose_object_goes_stays_announced_until_it_is_lost() -> None:
-    judge = a_calm_judge()
-    with_node(judge, taints=[{"key": SPOT}])
-    judge.known.registry.forget_node(LOST.node)
-    judge.judge((), None, time.monotonic())
-    assert judge.notices(SPARK.place)
-    assert judge.lost_nodes(SPARK.place) == frozenset(), "its time has not come"
-
-
-def test_a_node_out_of_service_is_lost_at_once() -> None:
-    judge = a_calm_judge()
-    with_node(judge, taints=[{"key": "node.kubernetes.io/out-of-service"}])
-    assert judge.lost_nodes(SPARK.place) == {LOST.node}
-    judge.state = replace(judge.state, held_at=1.0)
-    assert judge.lost_nodes(SPARK.place) == {LOST.node}, "somebody has said so for certain"
-
-
-def told(judge: DetectionRunner) -> Mapping[str, LossNotice]:
-    """The notices, of an application that is known."""
-    notices = judge.notices(SPARK.place)
-    assert notices is not None
-    return notices
-
-
-def application_of(judge: DetectionRunner) -> MatchedApplication:
-    found = judge.known.application(SPARK.place)
-    assert found is not None
-    return found

@@ -36,7 +36,10 @@ def deadline(notice: NodeNotice, **seconds: float) -> float:
         ("aws-node-termination-handler/scheduled-maintenance", "aws", 120.0),
         ("cloud.google.com/impending-node-termination", "gke", 30.0),
         ("cloudprovider.azure.microsoft.com/draining", "aks", 30.0),
+        ("remediator.kubernetes.azure.com/unschedulable", "aks", 30.0),
+        ("remediator.aks.microsoft.com/unschedulable", "aks", 30.0),
         ("karpenter.sh/disrupted", "karpenter", 120.0),
+        ("karpenter.sh/disruption", "karpenter", 120.0),
         ("node.kubernetes.io/out-of-service", "outOfService", 0.0),
     ],
 )
@@ -53,11 +56,14 @@ def test_a_taint_is_a_notice_with_the_deadline_of_its_source(
     [
         "DeletionCandidateOfClusterAutoscaler",
         "aws-node-termination-handler/rebalance-recommendation",
+        "karpenter.sh/candidate",
+        "kubernetes.azure.com/scalesetpriority",
+        "cloud.google.com/gke-spot",
         "node.kubernetes.io/unschedulable",
         "node.kubernetes.io/unreachable",
     ],
 )
-def test_what_says_that_a_node_could_go_is_no_notice(key: str) -> None:
+def test_a_taint_that_says_only_that_a_node_could_go_is_no_notice(key: str) -> None:
     assert loss_notices.of_node([taint(key)], []) is None
 
 
@@ -86,6 +92,7 @@ def test_a_scheduled_event_of_aks_says_its_moment() -> None:
         condition("FreezeScheduled"),
         condition("VMEventScheduled", message="Freeze Scheduled: soon"),
         condition("MemoryPressure"),
+        condition("KernelDeadlock"),
         {},
     ],
 )

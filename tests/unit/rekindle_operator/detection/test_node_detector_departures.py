@@ -143,6 +143,11 @@ ANNOUNCED = [
         ["45 departed n1 to a: departure-announced"],
     ),
     Story(
+        "Karpenter before 1.0 disrupts a node",
+        [(32, change("n1", taints=("karpenter.sh/disruption",))), (42, delete("n1"))],
+        ["45 departed n1 to a: departure-announced"],
+    ),
+    Story(
         "a node shuts down in order",
         [(12, change("n1", **SHUTDOWN)), (22, lose("n1"))],
         ["40 departed n1 to a: departure-announced"],

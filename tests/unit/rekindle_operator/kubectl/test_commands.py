@@ -96,6 +96,37 @@ def test_an_older_story_names_the_day() -> None:
     assert "It began at 2026-11-21 17:14:29" in text
 
 
+def announced_and_lost(*, withdrawn: bool = False, ended_after: int | None = 60) -> str:
+    """The story of a node that was announced two minutes before it was lost, for which a node was
+    requested at once."""
+    lost_at = world.NOW
+    asked_at = lost_at - timedelta(seconds=120)
+    request = recovery_resource.NodeRequest(
+        "r",
+        "karpenter",
+        2,
+        "Pending" if ended_after is None else "Arrived",
+        asked_at,
+        ended_at=None if ended_after is None else asked_at + timedelta(seconds=ended_after),
+    )
+    later = msgspec.structs.replace(request, name="s", requested_at=lost_at, ended_at=None)
+    row = recovery_resource.AnnouncedNode("n1", "taint spot", lost_at, withdrawn)
+    found = world.recovery(
+        announced_nodes=(row,),
+        lost_nodes=(recovery_resource.LostNode("n1", confirmed_at=lost_at),),
+        requests=(request, later),
+    )
+    return "\n".join(recovery_text.story(found, world.NOW))
+
+
+def test_what_was_requested_at_a_notice_is_told_as_saved_once_the_node_is_lost() -> None:
+    said = "2 nodes were requested up to 2 min before the first announced node was lost; {}"
+    assert said.format("2 had come by then.") in announced_and_lost()
+    assert said.format("0 had come by then.") in announced_and_lost(ended_after=130)
+    assert said.format("0 had come by then.") in announced_and_lost(ended_after=None)
+    assert "Saved by notice" not in announced_and_lost(withdrawn=True)
+
+
 def test_a_recovery_of_which_nothing_is_told_yet_is_explained_all_the_same() -> None:
     record = recovery_resource.to_object("flights", world.recovery_spec())
     found = recovery_resource.from_object(record)
