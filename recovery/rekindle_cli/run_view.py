@@ -69,6 +69,7 @@ SENTENCES = {
     "sink-back": "the topic of {query} is written again",
     "disk-full": "node {node} has no room on its disk: its partitions go elsewhere",
     "slots-few": "{text}",
+    "classes-stay-together": "{text}",
     "function-suspected": "{text}",
     "function-cleared": "{text}",
     "branch-stopped": "step {step} is left out of {partition} from epoch {epoch} on: {text}",

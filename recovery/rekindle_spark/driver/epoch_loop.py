@@ -408,7 +408,8 @@ class EpochLoop:
         is_idle = self.application.claimed <= self.classes.claimed
         return ConcurrentWork(
             is_quiet=is_idle and self.checkpointing.preserving is None,
-            trails=bool(self.application.progress.trailing),
+            # classes that always are apart show nothing by it
+            trails=bool(self.application.progress.trailing) and not self.classes.rule.is_fixed,
             jobs_ended=self.classes.jobs_ended,
         )
 

@@ -159,10 +159,10 @@ class LeftOut:
 class PartitionTable:
     """Placement and progress of every partition, by number; epochs are the last finished.
     `left_out` has the first steps of the branches that a partition runs without
-    (`stopped_branches`). `trailing` run behind the epochs as far as they are live
-    (`priority_classes`), `slow` have taken long for each epoch of their last job. `choices` are
-    those of each step with dead letters, by partition and epoch that is committed and may run
-    again."""
+    (`stopped_branches`). `trailing` run behind the epochs as far as they are live, and functions of
+    `beside` run beside hosts, wherever they run (both: `priority_classes`). `slow` have taken long
+    for each epoch of their last job. `choices` are those of each step with dead letters, by
+    partition and epoch that is committed and may run again."""
 
     program: Program
     restore_points: RestorePoints = field(default_factory=RestorePoints)
@@ -175,6 +175,7 @@ class PartitionTable:
     retained: Retained = field(default_factory=Retained)
     suspects: Suspects = field(default_factory=Suspects)
     trailing: frozenset[int] = frozenset()
+    beside: frozenset[int] = frozenset()
     slow: set[int] = field(default_factory=set)
     left_out: dict[int, dict[str, LeftOut]] = field(default_factory=dict)
     choices: dict[tuple[int, int], dict[str, LeftOutRows]] = field(default_factory=dict)

@@ -5,7 +5,8 @@
        └──it has held up nobody in ten jobs in a row, and none is on its way──┘
        └──once it has run what it is behind: the end of the input, a drain, a savepoint──┘
 
-With `classes: apart` they run apart from the start, and go on so.
+With `classes: apart` they run apart from the start, and go on so. The functions of all that the
+queries which matter most do not need run beside the host then, also while it catches up.
 
 The first class is the closure of the live query partitions that matter most. One that has almost
 caught up counts as live, so that it joins the epochs. A producer that the first class
@@ -69,10 +70,10 @@ Chosen = tuple[frozenset[int], dict[str, float]]
 @dataclass(slots=True)
 class SplitRule:
     """Decides whether the classes run apart: from the times that they take, in seconds, or always
-    where it `stays`; `votes` are epochs or jobs in a row that speak for a change."""
+    where it `is_fixed`; `votes` are epochs or jobs in a row that speak for a change."""
 
     is_apart: bool = False
-    stays: bool = False
+    is_fixed: bool = False
     votes: int = 0
 
     def ran_together(self, first: float, second: float, *, is_outage: bool) -> None:
@@ -88,7 +89,7 @@ class SplitRule:
         self._vote(second < CALM_SHARE * limit, JOBS_TO_JOIN)
 
     def _vote(self, is_for: bool, needed: int) -> None:
-        self.votes = self.votes + 1 if is_for and not self.stays else 0
+        self.votes = self.votes + 1 if is_for and not self.is_fixed else 0
         if self.votes >= needed:
             self.is_apart, self.votes = not self.is_apart, 0
 
@@ -207,12 +208,14 @@ class PriorityClasses:
     first_seconds: float = 0.0
     piece_epochs: int = 1
     chosen: tuple[Chosen, frozenset[int]] | None = None
+    weighed: tuple[int, dict[str, float]] | None = None
+    is_refused: bool = False
     counted: frozenset[str] = frozenset()
     lacks_slots: bool = False
 
     def __post_init__(self) -> None:
         if self.application.settings.runtime.classes == APART:
-            self.rule = SplitRule(is_apart=True, stays=True)
+            self.rule = SplitRule(is_apart=True, is_fixed=True)
 
     def begin_epoch(self, *, together: bool) -> None:
         """Before an epoch's work is chosen: choose what runs behind it. Where all are to run
@@ -220,8 +223,22 @@ class PriorityClasses:
         self.together = together = together or not self._may_be_apart
         while together and self.application.progress.trailing and self._goes_on():
             self.control.pump()
+        self.choose_beside()
         with self.application.lock:
             self._choose(together)
+
+    def choose_beside(self) -> None:
+        """Choose whose functions run beside hosts: with `apart`, of all that the queries which
+        matter most of all do not need, be they live or not."""
+        program, progress = self.application.program, self.application.progress
+        weighed = len(program.owner), dict(self.control.priorities)
+        if not self.rule.is_fixed or weighed == self.weighed:
+            return
+        every = set(range(len(program.owner)))
+        with self.application.lock:
+            most = first_class(program, every, weighed[1])
+            progress.beside = frozenset(every - most) if most else frozenset()
+        self.weighed = weighed
 
     def _goes_on(self) -> bool:
         """Wait a moment for the job of the second class; whether one is on its way, or will be."""
@@ -264,9 +281,23 @@ class PriorityClasses:
     def _may_be_apart(self) -> bool:
         """Whether that is wanted, and certain in all repeats: nothing is held back or dropped."""
         application, policy = self.application, self.application.settings.policy
-        if application.settings.runtime.classes == SINGLE or application.program.uncertain:
+        if application.settings.runtime.classes == SINGLE:
             return False
-        return bool(policy.buffering == policy.ordering == ALWAYS) and self._have_slots()
+        if application.program.uncertain:
+            steps = ", ".join(sorted(application.program.uncertain_steps))
+            self._refuse(f"what steps with deterministic=False give is uncertain: {steps}")
+        elif not policy.buffering == policy.ordering == ALWAYS:
+            self._refuse("buffering and ordering are not both `always`")
+        else:
+            return self._have_slots()
+        return False
+
+    def _refuse(self, why: str) -> None:
+        """Write once why the classes do not run apart, where they always should."""
+        if self.rule.is_fixed and not self.is_refused:
+            self.is_refused = True
+            text = f"runtime.classes: apart: all queries run in one class, because {why}"
+            self.application.events.write("classes-stay-together", text=text)
 
     def _have_slots(self) -> bool:
         """Whether executors can run the second class beside all else. Asked again only where other
@@ -360,6 +391,7 @@ class PriorityClasses:
 
     def advance(self, seconds: float = 0.0) -> None:
         """Take the result of a job that has ended, waiting up to `seconds`; start the next one."""
+        self.choose_beside()
         if self.job is not None:
             self._take(self.job, seconds)
         application = self.application

@@ -38,13 +38,15 @@ class CpuMeter:
     Where one piece of work runs, the process's time is that work's, with what the data library's
     own threads did for it. Where two run, in both lanes of a host, each has its thread's time, and
     what other threads have used is shared in the ratio of these. `running` has for each thread
-    with work its partition and the CPU time that it had `spent` when somebody looked last.
+    with work its partition and the CPU time that it had `spent` when somebody looked last, and
+    `beside` is what processes beside the host have spent for partitions.
     """
 
     processes: tuple[int, ...]
     totals: dict[int, float] = field(default_factory=dict)
     running: dict[int, tuple[int, float]] = field(default_factory=dict)
     spent: float = 0.0
+    beside: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
@@ -79,6 +81,7 @@ class CpuMeter:
         """Count CPU time that another process has spent for `partition`."""
         with self.lock:
             self._add(partition, seconds)
+            self.beside += seconds
 
     def _add(self, partition: int, seconds: float) -> None:
         self.totals[partition] = self.totals.get(partition, 0.0) + seconds
@@ -88,7 +91,8 @@ class CpuMeter:
         with self.lock:
             work = {str(number): seconds for number, seconds in self.totals.items()}
             self.totals.clear()
-        return {"work": work, "processes": sum(_seconds(pid) for pid in self.processes)}
+            beside = self.beside
+        return {"work": work, "processes": beside + sum(map(_seconds, self.processes))}
 
 
 def _seconds(pid: int) -> float:

@@ -209,16 +209,13 @@ class Host:
                     apart, dead = self.runner.run_apart(
                         program, request, item, work, state, inputs, entry.sign
                     )
+                    apart = apart or self.runner.run_beside(
+                        program, request, item, work, state, inputs, entry.sign
+                    )
                 with lane.turn(request["urgency"], entry.sign), watch, self.meter.measured(number):
                     entry.sign()
-                    outcome = (
-                        apart
-                        or self.runner.run_beside(
-                            program, request, item, work, state, inputs, entry.sign
-                        )
-                        or self.runner.run_here(
-                            program, request, work, state, inputs, lane.watchdog
-                        )
+                    outcome = apart or self.runner.run_here(
+                        program, request, work, state, inputs, lane.watchdog
                     )
                     if work_items.counts(item, epoch):
                         done.write(outcome)

@@ -54,11 +54,13 @@ class OverBudget(Exception):
         self.reading = _reading(used_bytes, needed_bytes, max_bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MemoryGauge:
-    """Measures this process; `allowed_bytes` is its budget where a request brings none."""
+    """Measures this process; `allowed_bytes` is its budget where a request brings none, less what
+    a process beside it has in use."""
 
     allowed_bytes: int | None
+    beside_bytes: int = 0
 
     def receive(
         self, reader: BufferedReader, size: int, request: Mapping[str, Any]
@@ -122,7 +124,9 @@ class MemoryGauge:
 
     def _budget(self, request: Mapping[str, Any]) -> int | None:
         told: int | None = request.get("memory_bytes_max")
-        return self.allowed_bytes if told is None else told
+        if told is not None or self.allowed_bytes is None:
+            return told
+        return max(0, self.allowed_bytes - self.beside_bytes)
 
 
 def _reading(used: int, peak: int, budget: int | None) -> dict[str, int | None]:
@@ -153,11 +157,16 @@ def used_bytes() -> int:
     return (int(resident) - int(shared)) * PAGE_BYTES
 
 
+def trimmed_bytes() -> int:
+    """Anonymous memory of this process, once its allocator has given back what it keeps."""
+    pa.default_memory_pool().release_unused()
+    return used_bytes()
+
+
 def _given_back() -> int:
     """What is used once the allocator has given back to the kernel what it keeps for later. That
     was 125 of 300 MiB after forty epochs of a window of a million panes, and took 8 ms."""
-    pa.default_memory_pool().release_unused()
-    return used_bytes()
+    return trimmed_bytes()
 
 
 def _peak_bytes() -> int:

@@ -26,7 +26,7 @@ from rekindle_spark.executor.partition import (
     PartitionWork,
     QuietSteps,
 )
-from rekindle_spark.executor.sandbox import Resident, Sandboxes, SandboxTrial
+from rekindle_spark.executor.sandbox import FunctionProcess, Sandboxes, SandboxTrial
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.watchdog import Watchdog
 
@@ -58,10 +58,10 @@ class PartitionRunner:
     wary: Wary | None = None
     pickled: tuple[str, bytes] = ("", b"")
     quiet: dict[str, QuietSteps] = field(default_factory=dict)
-    resident: Resident = field(init=False)
+    functions: FunctionProcess = field(init=False)
 
     def __post_init__(self) -> None:
-        self.resident = Resident(self.sandboxes)
+        self.functions = FunctionProcess(self.sandboxes)
 
     def beware(self, numbers: Iterable[int]) -> None:
         """The host before has died on one of these partitions."""
@@ -139,10 +139,10 @@ class PartitionRunner:
         arrived: Sequence[Frame],
         sign: Callable[[], None],
     ) -> PartitionOutcome | None:
-        """Run it in the process that stays, where no epoch waits for it and it calls functions; one
-        that has a state would have to hand that over. `sign`: see `run_apart`."""
-        chain = program.owner[work.partition]
-        if item.get("lane") != host_scheduler.SECOND or chain.keyed or not chain.calls_functions:
+        """Run it in the function process where that is asked for and it calls functions; one that
+        has a state would have to hand that over. `sign`: see `run_apart`."""
+        beside, chain = item.get("beside"), program.owner[work.partition]
+        if beside is None or chain.keyed or not chain.calls_functions:
             return None
         self.gauge.check(request)
         _, _, digest = request["program"]
@@ -151,18 +151,21 @@ class PartitionRunner:
             work,
             state,
             sandbox.blocks(arrived),
-            request.get("function_seconds_max", 0.0),
+            beside["seconds_max"],
             self.gauge.trial_bytes_max(request),
             host_scheduler.yields(request),
             self.gauge.prefetch_bytes_max(request),
+            digest,
         )
-        outcome, cpu_seconds = self.resident.run(program, digest, trial, sign)
+        outcome, cpu_seconds = self.functions.run(program, trial, sign)
+        self.gauge.beside_bytes = self.functions.used_bytes
         self.meter.add(work.partition, cpu_seconds)
         return outcome
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         """The program as it lies in the store."""
         _, _, digest = request["program"]
-        if self.pickled[0] != digest:
-            self.pickled = (digest, work_items.program_bytes(request))
-        return self.pickled[1]
+        newest = self.pickled
+        if newest[0] != digest:
+            newest = self.pickled = (digest, work_items.program_bytes(request))
+        return newest[1]

@@ -1,8 +1,8 @@
 """Runs partitions in processes beside the host: those that are suspected to end their process, and
 functions of less important queries.
 
-    host ──request──► sandbox ──fork──► trial       one epoch of a suspected partition
-      ▲                  │    └──fork──► resident    one epoch after the other, until it dies
+    host ──request──► sandbox ──fork──► trial               one epoch of a suspected partition
+      ▲                  │    └──fork──► function process    one epoch after the other
       └─ what it gave, or how it died ───┘
 
     python -m rekindle_spark.executor.sandbox
@@ -10,8 +10,8 @@ functions of less important queries.
 `partition.run` is pure: what it needs goes in, what it gives comes out, and the state stays in the
 host. A trial that dies costs nothing but itself. The sandbox has one thread and runs nothing
 itself, so a fork of it is sound and takes milliseconds. To find the records at fault, trials are
-repeated: a call that has ended one counts as a call that raises in the next. A resident keeps the
-program that it has loaded, so it costs little more than its messages. `host` starts it.
+repeated: a call that has ended one counts as a call that raises in the next. A function process
+keeps the program that it has loaded, so it costs little more than its messages. `host` starts it.
 
 Why: docs/decisions/0001-blame-for-dead-processes.md and 0053-less-important-queries-run-behind.md.
 """
@@ -81,10 +81,10 @@ class Died(Exception):
 class SandboxTrial:
     """One epoch of one partition, to be run in a process beside the host.
 
-    `program` is the pickled program, empty where a resident has loaded it; `blocks` are the frames
-    of the input one after the other. 0 seconds are no limit. One that `yields` leaves the CPU to
-    others. Sources may fetch `prefetch_bytes_max` before they are asked, where that is limited.
-    `ended` and `searched`: see `Watchdog`.
+    `program` is the pickled program, `digest` its hash where the process stays; there it is empty
+    once it is loaded. `blocks` are the frames of the input one after the other. 0 seconds are no
+    limit. One that `yields` leaves the CPU to others. Sources may fetch `prefetch_bytes_max` before
+    they are asked, where that is limited. `ended` and `searched`: see `Watchdog`.
     """
 
     program: bytes
@@ -95,6 +95,7 @@ class SandboxTrial:
     memory_bytes_max: int
     yields: bool = False
     prefetch_bytes_max: int | None = None
+    digest: str = ""
     ended: dict[int, str] = field(default_factory=dict)
     searched: dict[str, float] = field(default_factory=dict)
 
@@ -104,13 +105,16 @@ class Reply:
     """How a trial ended: `answer` is pickled, an outcome or error and what was printed; it is empty
     where the trial died.
 
-    `note` is what it had noted last (`watchdog.read`).
+    `note` is what it had noted last (`watchdog.read`). A function process that `lacks_program` has
+    run nothing; it has so many `used_bytes` of memory.
     """
 
     answer: bytes
     exit_code: int
     note: bytes = b""
     cpu_seconds: float = 0.0
+    lacks_program: bool = False
+    used_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -160,7 +164,7 @@ class Sandboxes:
             sign()
 
     def take(self) -> "_Sandbox":
-        """One that nobody uses; a new one where there is none."""
+        """Take one that nobody uses, or a new one where there is none."""
         try:
             sandbox = self.idle.get_nowait()
         except queue.Empty:
@@ -194,34 +198,38 @@ class Sandboxes:
 
 
 @dataclass(slots=True)
-class Resident:
-    """A process beside the host that keeps the program it has `loaded`, by its hash.
+class FunctionProcess:
+    """A process beside the host that stays, and keeps the newest program that it has run.
 
     It runs one piece of work at a time, whoever asks: `turn` is held meanwhile. It is started
-    when it is needed, again after each death, and ends with the host.
+    when it is needed, again after each death, and ends with the host. `used_bytes` is the memory
+    that it had in use when it answered last.
     """
 
     sandboxes: Sandboxes
     sandbox: "_Sandbox | None" = None
     loaded: str = ""
+    used_bytes: int = 0
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def run(
-        self,
-        program: Program,
-        digest: str,
-        trial: SandboxTrial,
-        sign: Callable[[], None] = lambda: None,
+        self, program: Program, trial: SandboxTrial, sign: Callable[[], None] = lambda: None
     ) -> tuple[PartitionOutcome, float]:
-        """What a piece of work gives, and its CPU seconds; `digest` is the program's hash. `sign`
-        is called now and then while it gets CPU time.
+        """Have a piece of work run; returns what it gives, and its CPU seconds. `sign` is called
+        now and then while it gets CPU time.
 
-        Raises Died where the process has died, otherwise what `partition.run` raises.
+        Raises Died where the process has died of it, otherwise what `partition.run` raises. One
+        that has died of something else, and what has not loaded the program, is asked once more.
         """
         with self.turn:
-            has_loaded = self.sandbox is not None and self.loaded == digest
-            reply = self._ask(replace(trial, program=b"") if has_loaded else trial, sign)
-            self.loaded = digest if reply.answer else ""
+            is_known = self.sandbox is not None and self.loaded == trial.digest
+            reply = self._ask(replace(trial, program=b"") if is_known else trial, sign)
+            if reply.lacks_program or (not reply.answer and watchdog.read(reply.note) is None):
+                reply = self._ask(trial, sign)
+            self.loaded = trial.digest if reply.answer else ""
+            self.used_bytes = reply.used_bytes
+            if reply.used_bytes > trial.memory_bytes_max // 2:
+                self._end()  # it has grown by and by, and nobody is to be blamed for that
         if not reply.answer:
             raise Died(_fault(program, trial, reply), trial.work.epoch)
         return _given(trial, reply.answer), reply.cpu_seconds
@@ -231,13 +239,14 @@ class Resident:
         try:
             reply = sandbox.ask(STAYS + pickle.dumps(trial), sign)
         except BaseException:
-            self.sandbox = None
-            sandbox.end()  # nobody knows how much of the work it has
+            self._end()  # nobody knows how much of the work it has
             raise
-        if reply is None:
-            self.sandbox = None
-            return Reply(b"", sandbox.end())
-        return reply
+        return Reply(b"", self._end()) if reply is None else reply
+
+    def _end(self) -> int:
+        """End it; returns its exit code, as a shell counts."""
+        sandbox, self.sandbox, self.used_bytes = self.sandbox, None, 0
+        return 0 if sandbox is None else sandbox.end()
 
 
 class _Sandbox:
@@ -345,7 +354,7 @@ def blocks(received: Sequence[Frame]) -> bytes:
 
 
 def main() -> None:
-    """Run one trial after the other, and what is for the resident, until the host ends."""
+    """Run one trial after the other, and what is for the function process, until the host ends."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what functions print goes where the host's does
@@ -356,11 +365,11 @@ def main() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     memory = mmap.mmap(-1, watchdog.SIZE)
     _load()
-    residence = _Residence(memory, requests)
+    kept = _WatchedProcess(memory, requests, replies)
     while (request := _read(requests)) is not None:
         signs, rest = _CpuSigns(replies), request[len(ONCE) :]
         if request.startswith(STAYS):
-            reply = residence.ask(rest, signs)
+            reply = kept.ask(rest, signs)
         else:
             reply = _tried(rest, memory, requests, signs)
         _send(replies, pickle.dumps(reply))
@@ -426,12 +435,13 @@ def _is_whole(answer: bytearray) -> bool:
 
 
 @dataclass(slots=True)
-class _Residence:
-    """The resident, as the sandbox sees it: process id, 0 where there is none, both ends of its
-    pipes, and the CPU seconds it had `spent` when it answered last."""
+class _WatchedProcess:
+    """The function process, as the sandbox sees it: process id, 0 where there is none, both ends of
+    its pipes, and the CPU seconds that it had `spent` when it answered last."""
 
     memory: mmap.mmap
     requests: BinaryIO
+    replies: BinaryIO
     pid: int = 0
     reading: int = -1
     writing: int = -1
@@ -440,35 +450,64 @@ class _Residence:
     def ask(self, request: bytes, signs: "_CpuSigns") -> Reply:
         """Have one piece of work run, and watch it."""
         self.memory[:] = watchdog.NOTHING
+        if self.pid and os.waitpid(self.pid, os.WNOHANG)[0]:
+            self._close()  # while it did nothing: the kernel takes it first when memory is short
         if not self.pid:
             self._fork()
-        answer, why = bytearray(), 0
-        with suppress(BrokenPipeError):  # how it died is seen below
-            message = memoryview(_sized(request))
-            while message:
-                message = message[os.write(self.writing, message) :]
+        self._send(request)
         answer, why = _watched(
             self.pid, self.reading, self.memory, self.requests, signs, stays=True
         )
         if _is_whole(answer) and not why:
             before, self.spent = self.spent, watchdog.cpu_seconds(self.pid)
-            return Reply(bytes(answer[SIZE.size :]), 0, b"", max(0.0, self.spent - before))
-        os.close(self.reading)
-        os.close(self.writing)
+            (used_bytes,) = SIZE.unpack_from(answer, SIZE.size)
+            return Reply(
+                bytes(answer[2 * SIZE.size :]),
+                0,
+                cpu_seconds=max(0.0, self.spent - before),
+                lacks_program=used_bytes < 0,
+                used_bytes=max(0, used_bytes),
+            )
         code, cpu_seconds = _waited(self.pid)
-        before, self.pid, self.spent = self.spent, 0, 0.0
-        return Reply(b"", why or code, bytes(self.memory), max(0.0, cpu_seconds - before))
+        cpu_seconds -= self.spent
+        self._close()
+        return Reply(b"", why or code, bytes(self.memory), max(0.0, cpu_seconds))
 
     def _fork(self) -> None:
         their_reading, self.writing = os.pipe()
         self.reading, their_writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self.writing)
-            os.close(self.reading)
-            _reside(os.fdopen(their_reading, "rb"), self.memory, their_writing)
+            # what a function starts may outlive the sandbox, and its end is that of these pipes
+            for descriptor in (self.writing, self.reading, self.requests, self.replies):
+                os.close(descriptor if isinstance(descriptor, int) else descriptor.fileno())
+            _serve(os.fdopen(their_reading, "rb"), self.memory, their_writing)
         os.close(their_reading)
         os.close(their_writing)
+        os.set_blocking(self.writing, False)
+
+    def _send(self, request: bytes) -> None:
+        """Write a request, as fast as it is read, until the process or the host has ended."""
+        message, process, poll = memoryview(_sized(request)), os.pidfd_open(self.pid), select.poll()
+        poll.register(self.writing, select.POLLOUT)
+        poll.register(process, select.POLLIN)
+        poll.register(self.requests.fileno(), 0)  # only whether the host is gone
+        with suppress(BrokenPipeError):  # how it died is seen by whoever waits for the answer
+            while message:
+                ready = dict(poll.poll())
+                if self.requests.fileno() in ready:
+                    os.kill(self.pid, signal.SIGKILL)
+                    os._exit(0)
+                if process in ready:
+                    break
+                with suppress(BlockingIOError):
+                    message = message[os.write(self.writing, message) :]
+        os.close(process)
+
+    def _close(self) -> None:
+        os.close(self.reading)
+        os.close(self.writing)
+        self.pid, self.spent = 0, 0.0
 
 
 def _watched(
@@ -527,17 +566,24 @@ def _drain(reading: int, answer: bytearray) -> bool:
 def _answer(request: bytes, memory: mmap.mmap, writing: int) -> NoReturn:
     """In the process of a trial: run it, write what came of it, and end."""
     _begin()
-    _write(writing, lambda: _run(pickle.loads(request), memory))
+    _send_all(writing, _sized(_answered(lambda: _run(pickle.loads(request), memory))))
     os._exit(0)
 
 
-def _reside(requests: BinaryIO, memory: mmap.mmap, writing: int) -> NoReturn:
-    """In the resident: run one piece of work after the other, with the program of the newest."""
+def _serve(requests: BinaryIO, memory: mmap.mmap, writing: int) -> NoReturn:
+    """In the function process: run one piece of work after the other, with the newest program."""
     _begin()
     memory_gauge.share_arena()
-    resident = _Loaded(memory)
+    program, pid = _LoadedProgram(memory), os.getpid()
     while (request := _read(requests)) is not None:
-        _write(writing, partial(resident.run, request))
+        trial: SandboxTrial = pickle.loads(request)
+        if not trial.program and program.digest != trial.digest:
+            _send_all(writing, _sized(SIZE.pack(-1)))
+            continue
+        answer = _answered(partial(program.run, trial))
+        if os.getpid() != pid:
+            os._exit(0)  # a function has forked, and this is the child
+        _send_all(writing, _sized(SIZE.pack(memory_gauge.trimmed_bytes()) + answer))
     os._exit(0)
 
 
@@ -548,17 +594,21 @@ def _begin() -> None:
     print_forwarding.install()
 
 
-def _write(writing: int, run: Callable[[], PartitionOutcome]) -> None:
-    """Run it, and write what came of it."""
+def _answered(run: Callable[[], PartitionOutcome]) -> bytes:
+    """Run it; what came of it, pickled, with what was printed."""
     try:
         given: Any = run()
     except (RekindleError, Incomplete) as error:
         given = error
     except BaseException:
         given = RuntimeError(traceback.format_exc())
-    answer = memoryview(_sized(pickle.dumps((given, print_forwarding.taken()))))
-    while answer:
-        answer = answer[os.write(writing, answer) :]
+    return pickle.dumps((given, print_forwarding.taken()))
+
+
+def _send_all(writing: int, message: bytes) -> None:
+    rest = memoryview(message)
+    while rest:
+        rest = rest[os.write(writing, rest) :]
 
 
 def _run(trial: SandboxTrial, memory: mmap.mmap) -> PartitionOutcome:
@@ -578,22 +628,25 @@ def _run(trial: SandboxTrial, memory: mmap.mmap) -> PartitionOutcome:
 
 
 @dataclass(slots=True)
-class _Loaded:
-    """What a resident keeps: its program, and which of its steps give no rows for none."""
+class _LoadedProgram:
+    """The program of a function process, by its hash, and which of its steps give no rows for
+    none."""
 
     memory: mmap.mmap
+    digest: str = ""
     program: Program | None = None
     quiet: QuietSteps = field(default_factory=set)
     yields: bool = False
 
-    def run(self, request: bytes) -> PartitionOutcome:
+    def run(self, trial: SandboxTrial) -> PartitionOutcome:
         """Run one epoch of one partition."""
-        trial: SandboxTrial = pickle.loads(request)
         if trial.yields and not self.yields:
             os.nice(NICENESS)
         self.yields |= trial.yields
         if trial.program:
+            self.digest = ""
             self.program, self.quiet = pickle.loads(trial.program), set()
+            self.digest = trial.digest
         assert self.program is not None
         prefetch.bytes_max = trial.prefetch_bytes_max
         received = list(frames.frames(memoryview(trial.blocks)))

@@ -70,8 +70,8 @@ def note_passed(application: DriverContext, ran: Mapping[int, Mapping[str, Any]]
 def hold_back(
     application: DriverContext, died: Mapping[int, tuple[StepError, int]]
 ) -> dict[int, StepError]:
-    """Partitions have died apart: those that did not run alone will, from now on. Returns those
-    that have died before, which are to be stopped."""
+    """Partitions have died beside their host: those that did not run alone will, from now on.
+    Returns those that have died before, which are to be stopped."""
     again: dict[int, StepError] = {}
     program, progress = application.program, application.progress
     for number, (fault, epoch) in died.items():
@@ -79,6 +79,8 @@ def hold_back(
             again[number] = fault
             continue
         with application.lock:
+            if number not in progress.suspects.apart:
+                progress.suspects.hurried.add(number)
             progress.suspects.suspect(program, number, SuspectedEpoch(epoch, str(fault)))
             progress.hold_back([number])
         step = fault.where.removeprefix("step ")

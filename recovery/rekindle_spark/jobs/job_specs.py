@@ -289,7 +289,7 @@ def _header(
             **_left_out(progress, partition),
             **_choices(progress, partition, *extent.runs[partition]),
             **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
-            **_lane(progress, partition, common.get("urgency")),
+            **_lane(progress, partition, common),
         }
         for partition in partitions
     ]
@@ -311,12 +311,22 @@ def _header(
     return json.dumps(header).encode()
 
 
-def _lane(progress: PartitionTable, partition: int, urgency: int | None) -> dict[str, int]:
-    """In which lane of the host a partition runs, where that is not the first: no epoch waits for
-    what runs behind it, nor for one that is slow and catches up."""
-    is_slow = urgency == host_scheduler.CATCH_UP and partition in progress.slow
-    is_second = urgency == host_scheduler.BEHIND or is_slow
-    return {"lane": host_scheduler.SECOND} if is_second else {}
+def _lane(
+    progress: PartitionTable, partition: int, common: Mapping[str, Any]
+) -> dict[str, int | dict[str, float]]:
+    """In which lane of the host a partition runs, where that is not the first, and whether its
+    functions run beside the host. No epoch waits for what runs behind it, nor for one that catches
+    up and is slow or matters less than what is always apart from it."""
+    urgency, is_beside = common.get("urgency"), partition in progress.beside
+    waits = is_beside or partition in progress.slow
+    is_second = urgency == host_scheduler.BEHIND or (urgency == host_scheduler.CATCH_UP and waits)
+    lane = {"lane": host_scheduler.SECOND} if is_second else {}
+    if not is_second and not is_beside:
+        return {}
+    seconds_max = common.get("function_seconds_max", 0.0)
+    if is_beside:
+        seconds_max = progress.suspects.seconds_beside(partition, seconds_max)
+    return {**lane, "beside": {"seconds_max": seconds_max}}
 
 
 def _left_out(progress: PartitionTable, partition: int) -> dict[str, dict[str, int]]:

@@ -37,10 +37,10 @@ class Suspects:
 
     `alone` run in jobs of their own, and `apart` are all that run in a process of their own.
     `guilty` have ended such a process, `slow` have taken longer in it than an epoch may and passed
-    all the same. `cleared` have passed a suspicion, `relieved` run without the step that was at
-    fault. `blamed` are executors whose host has died by the fault of a function and has yet to get
-    its states back, each with the function's chain. `known` are the deaths that were reported, the
-    newest ones.
+    all the same. `hurried` have ended a process in which they had less time than alone. `cleared`
+    have passed a suspicion, `relieved` run without the step that was at fault. `blamed` are
+    executors whose host has died by the fault of a function and has yet to get its states back,
+    each with the function's chain. `known` are the deaths that were reported, the newest ones.
     """
 
     alone: dict[int, SuspectedEpoch] = field(default_factory=dict)
@@ -49,6 +49,7 @@ class Suspects:
     slow: set[int] = field(default_factory=set)
     cleared: set[int] = field(default_factory=set)
     relieved: set[int] = field(default_factory=set)
+    hurried: set[int] = field(default_factory=set)
     blamed: dict[str, int] = field(default_factory=dict)
     known: dict[tuple[str, int], None] = field(default_factory=dict)
 
@@ -86,8 +87,9 @@ class Suspects:
         del self.alone[partition]
         if partition in self.cleared:
             self.guilty.add(partition)
-        if partition in self.guilty and not deaths:
+        if partition in self.guilty | self.hurried and not deaths:
             self.slow.add(partition)
+        self.hurried.discard(partition)
         self.cleared.add(partition)
         alike = set(program.owner[partition].partitions)
         if not alike & (self.guilty | self.alone.keys()):
@@ -108,6 +110,11 @@ class Suspects:
         is_short = not searches and partition not in self.slow
         seconds = watchdog.part_seconds(seconds_max) if is_short else seconds_max
         return {"apart": {"searches": searches, "seconds_max": seconds}}
+
+    def seconds_beside(self, partition: int, seconds_max: float) -> float:
+        """How long a call may take beside a host, where more important queries may wait for what
+        it holds up: a part of the time, unless the partition has shown that it needs more."""
+        return seconds_max if partition in self.slow else watchdog.part_seconds(seconds_max)
 
     def relieve(self, partition: int) -> None:
         """A partition runs without the step at fault from an epoch on: it is suspected no more.

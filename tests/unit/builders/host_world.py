@@ -82,7 +82,11 @@ class Desk:
             "finished": header.pop("finished", first - 1),
             "restore_point": header.pop("restore_point", 0),
             "inputs": header.pop("inputs", []),
-            **{name: header.pop(name) for name in ("apart", "choices", "lane") if name in header},
+            **{
+                name: header.pop(name)
+                for name in ("apart", "beside", "choices", "lane")
+                if name in header
+            },
         }
         return {
             "version": 1,

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rekindle.model.settings import ADAPTIVE, AUTO, SINGLE, Policy, RuntimeSettings, Settings
+from rekindle.model.settings import ADAPTIVE, APART, AUTO, SINGLE, Policy, RuntimeSettings, Settings
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver import priority_classes
 from rekindle_spark.driver.partition_table import PartitionTable
@@ -86,7 +86,7 @@ def test_soon_live_is_what_is_close_behind_the_epochs_or_behind_what_it_reads(
 
 
 def test_classes_that_are_always_apart_stay_so_whatever_they_take() -> None:
-    rule = SplitRule(is_apart=True, stays=True)
+    rule = SplitRule(is_apart=True, is_fixed=True)
     for _ in range(2 * priority_classes.JOBS_TO_JOIN):
         rule.ran_behind(0.1, 0.0, is_outage=False)
         rule.ran_together(0.1, 9.9, is_outage=True)
@@ -172,7 +172,9 @@ def test_one_that_has_caught_up_joins_what_runs_behind(progress: PartitionTable)
 class Behind:
     """The second class of an application whose jobs end as they are told to."""
 
-    def __init__(self, progress: PartitionTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, progress: PartitionTable, monkeypatch: pytest.MonkeyPatch, classes: str = AUTO
+    ) -> None:
         self.results: list[Result] = []
         self.started: list[tuple[dict[int, tuple[int, int]], int, int | None]] = []
         self.told: list[tuple[str, dict[str, Any]]] = []
@@ -183,7 +185,7 @@ class Behind:
         self.application: Any = SimpleNamespace(
             program=progress.program,
             progress=progress,
-            settings=Settings(runtime=RuntimeSettings(classes=AUTO)),
+            settings=Settings(runtime=RuntimeSettings(classes=classes)),
             coming={},
             joining=set(),
             newest=NEWEST,
@@ -284,6 +286,33 @@ def test_classes_stay_together_where_that_is_wanted_or_frames_may_go(
     found.application.settings = settings
     found.go_apart()
     assert not progress.trailing
+
+
+def test_functions_of_all_that_the_most_important_do_not_need_run_beside_hosts_with_apart(
+    progress: PartitionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Behind(progress, monkeypatch, classes=APART)
+    progress.live.clear()
+    found.classes.advance()
+    assert progress.beside == {OTHER, LONE}
+    single = Behind(progress, monkeypatch)
+    single.classes.advance()
+    assert not single.classes.rule.is_fixed
+
+
+def test_where_classes_cannot_always_be_apart_people_learn_why(
+    progress: PartitionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Behind(progress, monkeypatch, classes=APART)
+    found.application.settings = Settings(
+        Policy(buffering=ADAPTIVE), RuntimeSettings(classes=APART)
+    )
+    for _ in range(2):
+        found.classes.begin_epoch(together=False)
+    assert progress.trailing == frozenset()
+    ((kind, told),) = found.told
+    assert kind == "classes-stay-together"
+    assert "buffering and ordering are not both `always`" in told["text"]
 
 
 def test_classes_stay_together_where_a_step_is_uncertain(

@@ -368,8 +368,11 @@ def mapped(function: Callable[[pa.Table], pa.Table]) -> program.Program:
     return program.build(pipeline)
 
 
-def keys_written(desk: Desk, epoch: int, lane: int) -> set[str]:
-    report, _ = desk.ask(ROWS, epoch, epoch, lane=lane)
+BESIDE = {"lane": host_scheduler.SECOND, "beside": {"seconds_max": 0.0}}
+
+
+def keys_written(desk: Desk, epoch: int, **header: Any) -> set[str]:
+    report, _ = desk.ask(ROWS, epoch, epoch, **header)
     assert report["partitions"]["0"]["status"] == "ok", report
     tables = [pq.read_table(file) for file in (desk.directory / "outputs/out").glob("*")]
     seconds = range(epoch * 10 - 10, epoch * 10)
@@ -382,20 +385,20 @@ def test_functions_that_no_epoch_waits_for_run_beside_the_host_in_one_process(
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
     desk = Desk(tmp_path / "store", program=mapped(name_process))
-    first = keys_written(desk, 1, host_scheduler.FIRST)
-    second = [keys_written(desk, epoch, host_scheduler.SECOND) for epoch in (2, 3)]
-    assert first == {str(os.getpid())}
-    assert second[0] == second[1] != first
+    here = keys_written(desk, 1)
+    beside = [keys_written(desk, epoch, **BESIDE) for epoch in (2, 3)]
+    assert here == {str(os.getpid())}
+    assert beside[0] == beside[1] != here
 
 
 def test_a_function_that_ends_the_process_beside_the_host_has_died_apart(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "store", program=mapped(end_in_second_9))
-    report, _ = desk.ask(ROWS, 1, 1, lane=host_scheduler.SECOND)
+    report, _ = desk.ask(ROWS, 1, 1, **BESIDE)
     died = report["partitions"]["0"]
     assert (died["status"], died["epoch"]) == ("died", 1)
     assert died["where"] == "step named"
     assert died["what"].startswith("ended its process with exit code 9, at epoch 1 of rows/0, in ")
-    report, _ = desk.ask(ROWS, 2, 2, lane=host_scheduler.SECOND)
+    report, _ = desk.ask(ROWS, 2, 2, **BESIDE)
     assert report["partitions"]["0"]["status"] == "ok", "others go on in a new one"
 
 

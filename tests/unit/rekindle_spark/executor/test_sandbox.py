@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from pyspark import cloudpickle
 from rekindle.model.errors import StepError
 from rekindle_spark.executor import frames, partition, sandbox
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
-from rekindle_spark.executor.sandbox import Died, Reply, Resident, Sandboxes, SandboxTrial
+from rekindle_spark.executor.sandbox import Died, FunctionProcess, Reply, Sandboxes, SandboxTrial
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.program import Program
@@ -57,6 +58,16 @@ def at_33(harm: Callable[[], object]) -> Function:
         return table
 
     return function
+
+
+class Needs:
+    """Cannot be loaded unless a file is there."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.read_text, (self.file,)
 
 
 def end_by_signal() -> None:
@@ -111,13 +122,15 @@ def mapped(function: Function, *, dead_letters: bool) -> Program:
 def trial(
     made: Program, *, number: int = 0, blocks: bytes = b"", seconds: float = 60.0
 ) -> SandboxTrial:
+    pickled = cloudpickle.dumps(made)
     return SandboxTrial(
-        cloudpickle.dumps(made),
+        pickled,
         PartitionWork(number, 1, 3, 20, 40, FINAL_WATERMARK, tolerance=Tolerance(3, 100)),
         partition.initial(made.owner[number]),
         blocks,
         seconds,
         2_000 * MIB,
+        digest=sha256(pickled).hexdigest(),
     )
 
 
@@ -280,29 +293,27 @@ def test_a_function_that_ends_the_sandbox_is_blamed_and_the_next_trial_gets_anot
 
 
 @pytest.fixture
-def resident(sandboxes: Sandboxes) -> Iterator[Resident]:
-    made = Resident(sandboxes)
+def process(sandboxes: Sandboxes) -> Iterator[FunctionProcess]:
+    made = FunctionProcess(sandboxes)
     yield made
     if made.sandbox is not None:
         made.sandbox.end()
 
 
-def run(resident: Resident, made: Program, *, seconds: float = 60.0) -> PartitionOutcome:
+def run(process: FunctionProcess, made: Program, *, seconds: float = 60.0) -> PartitionOutcome:
     asked = trial(made, seconds=seconds)
-    return resident.run(made, digest(asked), asked)[0]
+    return process.run(made, asked)[0]
 
 
-def digest(asked: SandboxTrial) -> str:
-    return sha256(asked.program).hexdigest()
-
-
-def test_beside_a_host_a_partition_gives_what_it_gives_in_it_each_time(resident: Resident) -> None:
+def test_beside_a_host_a_partition_gives_what_it_gives_in_it_each_time(
+    process: FunctionProcess,
+) -> None:
     made = mapped(lambda table: table.slice(3), dead_letters=False)
     expected = partition.run(made, trial(made).work, trial(made).state, [])
-    assert [run(resident, made) for _ in range(3)] == [expected] * 3
+    assert [run(process, made) for _ in range(3)] == [expected] * 3
 
 
-def test_the_process_beside_a_host_stays_and_loads_a_program_once(resident: Resident) -> None:
+def test_the_process_beside_a_host_stays_and_loads_a_program_once(process: FunctionProcess) -> None:
     def tell_process(table: pa.Table) -> pa.Table:
         print(f"loaded {id(tell_process)} by {os.getpid()}")
         return table
@@ -311,17 +322,17 @@ def test_the_process_beside_a_host_stays_and_loads_a_program_once(resident: Resi
     other = mapped(lambda table: tell_process(table), dead_letters=False)
     first, second, printed = trial(made), trial(other), list[str]()
     for asked in (first, first, second, first):
-        resident.run(made, digest(asked), asked)
+        process.run(made, asked)
         printed += [line for *_, line in print_forwarding.taken()]
     assert printed[0] == printed[1]
     assert len({line.split(" by ")[1] for line in printed}) == 1
 
 
 def test_a_function_that_ends_the_process_beside_is_blamed_and_others_go_on(
-    resident: Resident,
+    process: FunctionProcess,
 ) -> None:
     calm = mapped(lambda table: table, dead_letters=False)
-    expected = run(resident, calm)
+    expected = run(process, calm)
     for harm, how in (
         (end_by_signal, "ended its process with SIGSEGV"),
         (lambda: os._exit(0), "ended its process with exit code 0"),
@@ -334,37 +345,85 @@ def test_a_function_that_ends_the_process_beside_is_blamed_and_others_go_on(
         with pytest.raises(
             Died, match=rf"step checked: {how}, at epoch 3 of rows/0, in "
         ) as caught:
-            run(resident, made, seconds=seconds)
+            run(process, made, seconds=seconds)
         assert caught.value.epoch == 3
-        assert run(resident, calm) == expected
+        assert run(process, calm) == expected
 
 
 def test_a_function_that_raises_beside_is_a_fault_of_its_step_and_the_process_stays(
-    resident: Resident,
+    process: FunctionProcess,
 ) -> None:
     made = mapped(at_33(lambda: 1 / 0), dead_letters=False)
     asked = trial(made)
     for _ in range(2):
         with pytest.raises(StepError, match=r"raised ZeroDivisionError: .* source row 33"):
-            resident.run(made, digest(asked), asked)
-    assert resident.loaded == digest(asked)
+            process.run(made, asked)
+    assert process.loaded == asked.digest
 
 
-def test_a_sandbox_that_ends_with_its_resident_is_replaced(resident: Resident) -> None:
+def test_a_sandbox_that_ends_with_its_function_process_is_replaced(
+    process: FunctionProcess,
+) -> None:
     def end_parent() -> None:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(1_000)
 
     calm = mapped(lambda table: table, dead_letters=False)
     with pytest.raises(Died):
-        run(resident, mapped(at_33(end_parent), dead_letters=False))
-    assert run(resident, calm).rows == 20
+        run(process, mapped(at_33(end_parent), dead_letters=False))
+    assert run(process, calm).rows == 20
 
 
-def test_cpu_time_beside_a_host_counts_for_each_piece_of_work(resident: Resident) -> None:
+def test_a_function_process_that_the_kernel_has_taken_while_it_did_nothing_is_nobodys_fault(
+    process: FunctionProcess,
+) -> None:
+    made = mapped(lambda table: table, dead_letters=False)
+    asked = trial(made)
+    expected, _ = process.run(made, asked)
+    sandbox_pid = process.sandbox.process.pid if process.sandbox else 0
+    (child,) = Path(f"/proc/{sandbox_pid}/task/{sandbox_pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGKILL)
+    assert process.run(made, asked)[0] == expected
+    os.kill(sandbox_pid, signal.SIGKILL)
+    assert process.run(made, asked)[0] == expected
+
+
+def test_a_program_that_cannot_be_loaded_once_is_loaded_the_next_time(
+    process: FunctionProcess, tmp_path: Path
+) -> None:
+    made = mapped(lambda table: table, dead_letters=False)
+    asked = replace(trial(made), digest="once")
+    broken = replace(asked, program=cloudpickle.dumps(Needs(tmp_path / "there")))
+    with pytest.raises(RuntimeError, match="FileNotFoundError"):
+        process.run(made, broken)
+    assert process.run(made, asked)[0].rows == 20
+
+
+def test_what_a_function_forks_gives_no_answer_of_its_own(process: FunctionProcess) -> None:
+    def fork(table: pa.Table) -> pa.Table:
+        if not os.fork():
+            table = table.slice(0, 1)
+        return table
+
+    made = mapped(fork, dead_letters=False)
+    asked = trial(made)
+    assert [process.run(made, asked)[0].sinks["out"].table.num_rows for _ in range(3)] == [20] * 3
+
+
+def test_a_function_process_that_has_grown_is_replaced_and_nobody_is_blamed(
+    process: FunctionProcess,
+) -> None:
+    made = mapped(lambda table: table, dead_letters=False)
+    asked = replace(trial(made), memory_bytes_max=160 * MIB)
+    for _ in range(2):
+        assert process.run(made, asked)[0].rows == 20
+        assert process.sandbox is None
+
+
+def test_cpu_time_beside_a_host_counts_for_each_piece_of_work(process: FunctionProcess) -> None:
     made = mapped(at_33(work_for_a_second), dead_letters=False)
     asked = trial(made)
-    spent = [resident.run(made, digest(asked), asked)[1] for _ in range(2)]
+    spent = [process.run(made, asked)[1] for _ in range(2)]
     assert all(0.9 < seconds < 10 for seconds in spent), spent
 
 

@@ -287,6 +287,31 @@ def test_what_runs_behind_the_epochs_or_is_slow_in_catching_up_has_the_second_la
     assert {item["partition"]: item.get("lane") for item in items} == {ROWS0: slow, ROWS1: quick}
 
 
+@pytest.mark.parametrize(
+    ("urgency", "lane", "seconds"),
+    [(BEHIND, SECOND, 2.0), (CATCH_UP, SECOND, 2.0), (URGENT, None, 2.0)],
+)
+def test_functions_that_always_run_beside_hosts_do_so_in_every_job_and_have_less_time(
+    urgency: int, lane: int | None, seconds: float
+) -> None:
+    progress = placed()
+    progress.beside = frozenset({ROWS0})
+    common = {"version": 1, "function_seconds_max": 20.0, "urgency": urgency}
+    work, offsets = dict.fromkeys((ROWS0, ROWS1), (8, 8)), {8: {"rows": [8, 9, 0]}}
+
+    def items() -> dict[int, dict[str, Any]]:
+        specification = job_specs.specify(progress, work, NODES, common, offsets)
+        found = [item for task in specification.stages[0] for item in header(task)["work"]]
+        return {item["partition"]: item for item in found}
+
+    first = items()
+    assert (first[ROWS0].get("lane"), first[ROWS0]["beside"]) == (lane, {"seconds_max": seconds})
+    with_full_time = {"seconds_max": 20.0} if urgency == BEHIND else None
+    assert first[ROWS1].get("beside") == with_full_time
+    progress.suspects.slow.add(ROWS0)
+    assert items()[ROWS0]["beside"] == {"seconds_max": 20.0}
+
+
 def test_a_suspected_partition_runs_apart_and_no_other_does() -> None:
     progress = placed()
     progress.suspects.suspect(progress.program, COUNTED0, SuspectedEpoch(8, "it died"))
