@@ -46,9 +46,10 @@ demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two 
 
 test: TURN = --turn today
 # `make test UNTIL=MOMENT` (seconds since 1970) leaves out long tests that would not end by then, and says so.
-DEADLINE = $(if $(UNTIL),--until $(UNTIL))
+SO_FAR := .pytest_cache/so-far.json
+DEADLINE = $(if $(UNTIL),--until $(UNTIL) --so-far $(SO_FAR))
 test: ready checks unit integration kubernetes ## what protects users against a wrong change
-	@echo 'make test: everything holds'
+	@$(if $(UNTIL),$(BIN)/python tests/run_deadline.py $(SO_FAR) $(UNTIL),echo 'make test: everything holds')
 
 test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds, call sites, types of columns; or: make test-lab STAGES=chaos
 	@$(BIN)/python tests/lab/stages.py $(STAGES)
@@ -84,7 +85,7 @@ integration: setup ## tests on a real Spark cluster, two at a time, all of them:
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build versitygw || true  # the tests say what is missing
 	@# The longest files come first (tests/file_order.py); pytest-xdist would order them by number of tests.
 	@# A slow store takes minutes by its nature: a stage of the laboratory has it.
-	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN) $(DEADLINE)
+	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TURN) $(if $(UNTIL),$(DEADLINE) --then tests/kubernetes)
 
 kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import file_order
 import loud_skips
 import turns
-from run_deadline import RunDeadline
+from run_deadline import Passing, RunDeadline, SoFar
 
 UNIT = [Path(__file__).parent / "unit", Path(__file__).parent / "lab" / "unit"]
 # A unit test takes under 2 s; the limit is for one that hangs, on a machine that is busy.
@@ -44,6 +44,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="leave out files that cannot be expected to end by then: seconds since 1970"
         " (tests/run_deadline.py)",
     )
+    parser.addoption(
+        "--then",
+        metavar="FOLDER",
+        help="with --until: leave time for the files there that always run",
+    )
+    parser.addoption(
+        "--so-far",
+        type=Path,
+        metavar="FILE",
+        help="with --until: where sessions of one run pass on how slow the machine is, and what was"
+        " left out",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,15 +68,24 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(file_order.Recorder())
-    until = config.getoption("--until")
+    until, path = config.getoption("--until"), config.getoption("--so-far")
     if until is not None:
-        config.pluginmanager.register(RunDeadline(until, file_order.read()))
+        then = config.getoption("--then")
+        deadline = RunDeadline(SoFar.read(path, until), file_order.read(), then)
+        config.pluginmanager.register(deadline)
+        if path is not None and not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Passing(deadline, path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first, without those of other days where they take turns, and give
-    every unit test its limit, unless it or the command line has one."""
+    every unit test its limit, unless it or the command line has one. Where a run has to end by some
+    moment, the files that always run come before all others."""
     items[:] = file_order.in_order(items)
+    if config.getoption("--until") is not None:
+        items.sort(
+            key=lambda item: item.path.relative_to(turns.ROOT).as_posix() not in turns.ALWAYS
+        )
     has_limit = config.getoption("--timeout") is not None
     day = config.getoption("--turn")
     if day is not None:

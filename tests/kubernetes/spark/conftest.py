@@ -45,7 +45,11 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(
-    control_plane: ControlPlane, api_client: client.ApiClient, inputs: Path, tmp_path: Path
+    control_plane: ControlPlane,
+    audit: Path,
+    api_client: client.ApiClient,
+    inputs: Path,
+    tmp_path: Path,
 ) -> Iterator[Start]:
     """Starts an application whose queries are live when it returns; `led` by a coordinator or not,
     `in_pod`: with a pod of its own that the driver is taken to run in.
@@ -70,7 +74,7 @@ def start(
                 SimulatedKubelets(control_plane, lease_seconds=LEASE_SECONDS, machines=machines)
             )
             told = tmp_path / "told" if led else None
-            cluster = Cluster(control_plane, simulated, machines, core, namespace, told)
+            cluster = Cluster(control_plane, simulated, machines, core, namespace, audit, told)
             options = spark_options(control_plane, namespace, tmp_path / "executor.json")
             if in_pod:
                 options |= make_driver_pod(cluster)

@@ -8,12 +8,15 @@ node stands in one place, `Cluster.lose`, and what shall come of it in another, 
 import json
 import secrets
 import shlex
+import statistics
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import audit_log
 import yaml
 from application import Application
 
@@ -41,6 +44,8 @@ SHAPE = NodeShape(cpu="1", real=True)
 START_SECONDS_MAX = 300.0
 WAIT_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.05
+# We have Spark list pods every 2 s; by itself it does so every 30 s.
+LISTED_SECONDS_MAX = 15.0
 # Of no process: ids end below it.
 NOBODY = Process(process_id=1 << 30, start=0)
 
@@ -84,6 +89,7 @@ class Cluster:
     machines: PodProcesses
     core: Api
     namespace: str
+    audit: Path
     told: Path | None = None
     known: frozenset[str] = frozenset()
     names: tuple[str, ...] = field(init=False)
@@ -169,7 +175,8 @@ class Cluster:
         """Wait for as many new Pending pods as were lost; how long after `since` is printed.
 
         That is 5 s on a machine of its own, and more beside other work. It depends on how often
-        Spark lists pods, which tests/unit/rekindle_spark/spark/test_spark_gateway.py checks.
+        Spark lists pods, so that is what has a limit: these 5 s may be 20 s on a busy machine, and
+        on a calm one when Spark lists pods at its own leisure.
         They must be on no node: who asks for them before a dead node is tainted finds them bound
         to it, Pending for ever, and no autoscaler acts.
         """
@@ -184,6 +191,11 @@ class Cluster:
         )
         assert there, self.listing()
         print(f"  {LOST} pods Pending after {time.monotonic() - since:.1f} s")
+        lists = audit_log.lists_of_pods(self.audit, self.namespace, ACCOUNT)
+        between = [round(later - earlier, 1) for earlier, later in pairwise(lists)]
+        print(f"  the driver has listed pods {len(lists)} times, after seconds {between}")
+        assert between, "apiPollingInterval has no effect"
+        assert statistics.median(between) < LISTED_SECONDS_MAX, "apiPollingInterval has no effect"
 
     def replace_lost(self, application: Application, begin: int) -> None:
         """What an autoscaler does about Pending pods; executors come up there, and all is live."""
