@@ -225,8 +225,25 @@ class EpochLoop:
 
     @property
     def _is_due(self) -> bool:
-        """Whether the next epoch may be cut: not while what runs behind is too far behind."""
-        return driver_clock.now() >= self.next_cut_at and not self.classes.is_full
+        """Whether the next epoch may be cut: not while what runs behind is too far behind, nor
+        while nobody is there who would run it."""
+        if driver_clock.now() < self.next_cut_at or self.classes.is_full:
+            return False
+        return not self._would_be_caught_up_with
+
+    @property
+    def _would_be_caught_up_with(self) -> bool:
+        """Whether the next epoch would only be one more to catch up with: partitions are at it, and
+        none that a query ends in is live or close enough to join. Where catching up by an epoch
+        takes longer than one lasts, nobody would ever arrive."""
+        application, progress = self.application, self.application.progress
+        if not application.claimed or application.held:
+            return False
+        with application.lock:
+            ends = [n for n in progress.placed if application.program.output_parts(n)]
+            return not any(
+                n in progress.live or epoch_pipeline.has_caught_up(application, n) for n in ends
+            )
 
     def _cut(self) -> None:
         """Log the next epoch's input, unless the input has ended."""

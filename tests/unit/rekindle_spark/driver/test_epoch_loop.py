@@ -13,6 +13,7 @@ from rekindle.model.settings import RuntimeSettings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle_spark.driver import epoch_cutter
 from rekindle_spark.driver.epoch_loop import EpochLoop
+from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.driver.priority_classes import PriorityClasses
 from rekindle_spark.flow_control.memory_budget import MemoryReading
 from rekindle_spark.jobs import job_results, job_runner
@@ -82,6 +83,8 @@ class Late:
             cuts={3: None},
             arrivals=SimpleNamespace(last=SimpleNamespace(epoch=3)),
             paused=False,
+            claimed=set(),
+            held={},
             buffering=ON,
             budget=SimpleNamespace(starved=set(), tight={}),
             settings=SimpleNamespace(runtime=RuntimeSettings()),
@@ -264,6 +267,39 @@ def test_no_epoch_is_cut_while_what_runs_behind_is_too_far_behind(
     monkeypatch.setattr(PriorityClasses, "is_full", property(lambda _: True))
     assert late.poll() == []
     assert not late.loop._is_due
+
+
+@pytest.mark.parametrize(
+    ("live", "finished", "claimed", "held", "is_due"),
+    [
+        (set(), {0: 19, 1: 15}, {1}, {}, False),
+        ({0}, {0: 20, 1: 15}, {1}, {}, False),
+        (set(), {0: 20, 1: 19}, {1}, {}, True),
+        ({0, 1}, {0: 20, 1: 20}, {2}, {}, True),
+        (set(), {0: 19, 1: 15}, set(), {}, True),
+        (set(), {0: 19, 1: 15}, {1}, {0: "away"}, True),
+    ],
+    ids=["all behind", "a source lives", "a query arrives", "others live", "idle", "source away"],
+)
+def test_no_epoch_is_cut_that_would_only_be_one_more_to_catch_up_with(
+    monkeypatch: pytest.MonkeyPatch,
+    live: set[int],
+    finished: dict[int, int],
+    claimed: set[int],
+    held: dict[int, str],
+    is_due: bool,
+) -> None:
+    late = Late(monkeypatch)
+    monkeypatch.setattr(PriorityClasses, "is_full", property(lambda _: False))
+    application = late.application
+    application.newest, application.claimed, application.held = 20, claimed, held
+    application.coming, application.joining = {}, set()
+    application.program.output_parts = lambda number: {"late": "late/0"} if number else {}
+    application.budget.piece_epochs = lambda _, epochs: epochs
+    application.progress = PartitionTable(application.program)
+    application.progress.live, application.progress.finished = live, finished
+    application.progress.placed = dict.fromkeys(finished, "a")
+    assert late.loop._is_due == is_due
 
 
 def test_what_went_ahead_is_waited_for_and_its_memory_is_told_with_its_epochs(
