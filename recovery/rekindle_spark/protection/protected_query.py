@@ -257,7 +257,8 @@ class ProtectedQuery:
 
 
 def _seconds(progress: Mapping[str, Any]) -> float:
-    return float(progress.get("batchDuration", 0)) / 1_000.0
+    # `batchDuration` says the same, but Spark 3.5 leaves it out
+    return float(progress.get("durationMs", {}).get("triggerExecution", 0)) / 1_000.0
 
 
 def _rows(progress: Mapping[str, Any]) -> int:

@@ -263,7 +263,7 @@ def batch(
     return {
         "runId": run,
         "batchId": number,
-        "batchDuration": int(1_000 * seconds),
+        "durationMs": {"triggerExecution": int(1_000 * seconds)},
         "numInputRows": rows,
         "sources": [{"endOffset": end, "latestOffset": latest}],
     }
