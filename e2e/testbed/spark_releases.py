@@ -4,7 +4,7 @@
 
 A process whose PYTHONPATH begins with `site` runs on that release, and has all other packages of
 the project. A release is whole in its folder or not there at all; a second installer waits for the
-first. Where pip cannot get one the others are installed nevertheless.
+first. Where pip cannot get one, the others are installed.
 """
 
 import os
@@ -37,7 +37,7 @@ def find(release: str) -> Path | None:
 
 
 def install(releases: Sequence[str], progress: Callable[[str], None]) -> list[RekindleError]:
-    """Install those that are missing; returns why others are missing still."""
+    """Install those that are missing; returns an error for each that cannot be installed."""
     failures = []
     for release in releases:
         try:
@@ -53,7 +53,7 @@ def _install(release: str, progress: Callable[[str], None]) -> None:
     if find(release) is not None:
         return
     with workshops.alone(folder, progress), workshops.opened(folder) as workshop:
-        if find(release) is not None:  # whoever was waited for has installed it
+        if find(release) is not None:  # another process was waited for
             return
         progress(f"installing Spark {release} into {folder}: 500 MB, a minute, once")
         command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
