@@ -49,7 +49,7 @@ FIRST_LOAD_SHARE = 0.5
 STOP_SECONDS_MAX = 60.0
 # After so many looks in a row that have failed, everything runs until one succeeds.
 FAILED_LOOKS_MAX = 10
-# Of Spark: what docs/protected-queries.md names as tested.
+# Of Spark: docs/protected-queries.md says what was run on which.
 OLDEST, NEWEST = (3, 5), (4, 3)
 SUPPORTED = "Spark 3.5 to 4.3"
 RELEASE = re.compile(r"(\d+)\.(\d+)")
@@ -531,7 +531,7 @@ def _check_release(spark: Any) -> None:
             remedy=f"use {SUPPORTED}",
         )
     if release > NEWEST:
-        log.warning("protected queries are tested on %s, and this is Spark %s", SUPPORTED, said)
+        log.warning("protected queries are made for %s, and this is Spark %s", SUPPORTED, said)
 
 
 def _check_first(spark: Any) -> None:

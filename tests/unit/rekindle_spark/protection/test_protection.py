@@ -330,7 +330,7 @@ def test_a_newer_spark_is_tried_with_a_warning(
 ) -> None:
     spark.version = version
     protect(spark, {"orders": spark.start("orders")}).stop()
-    warned = f"are tested on Spark 3.5 to 4.3, and this is Spark {version}" in caplog.text
+    warned = f"are made for Spark 3.5 to 4.3, and this is Spark {version}" in caplog.text
     assert warned == is_tried
 
 
