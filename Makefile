@@ -17,7 +17,7 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup ready clean-cache flink check-tools check-python demo test test-lab mutants lint checks unit simulation integration kubernetes testbed images lock audit bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup ready clean-cache flink spark-releases check-tools check-python demo test test-lab mutants lint checks unit simulation integration kubernetes testbed images lock audit bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -40,6 +40,9 @@ clean-cache: check-python ## remove programs and archives that all clones share,
 
 flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e 'benchmarks[flink]'
+
+spark-releases: setup ## install other releases of Spark beside it, to test protected queries on them too (once, 2 GB)
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed spark-releases || true  # the tests say what is missing
 
 demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two minutes
 	$(BIN)/rekindle demo

@@ -3,6 +3,7 @@
     test_programs       where the programs come from: found, or built once and kept
     go_modules          the Go modules that they are built from
     go_builds           builds them, two modules at a time
+    spark_releases      releases of Spark other than the project's own, by pip
     parallel_steps      commands of make that run at the same time
     workshops           one process at a time builds into a folder
     program_runs        finds programs, and runs them to their end, which has a limit

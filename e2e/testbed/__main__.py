@@ -24,6 +24,7 @@ from testbed import (
     file_lock,
     owned_folders,
     process_owners,
+    spark_releases,
     test_authority,
     test_programs,
 )
@@ -60,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"{', '.join(PROGRAMS)}; all: what simulated nodes need; cluster: real ones",
     )
     build.set_defaults(command=_build)
+    sparks = commands.add_parser("spark-releases", help="install other releases of Spark (once)")
+    sparks.add_argument("releases", nargs="*", metavar="RELEASE", help="all where none is named")
+    sparks.set_defaults(command=_install_sparks)
     clean = commands.add_parser("clean-cache", help="remove programs and definitions that are kept")
     clean.set_defaults(command=_clean_cache)
     up = commands.add_parser("up", help="start a control plane, print its kubeconfig, and stay")
@@ -92,6 +96,19 @@ def _build(given: argparse.Namespace) -> None:
         found = test_programs.find([*names], again=True)
     for name, path in found.items():
         print(f"{name}\t{path}")
+
+
+def _install_sparks(given: argparse.Namespace) -> None:
+    for release in given.releases:
+        cli_options.check_choice("RELEASE", release, spark_releases.RELEASES)
+    with interruptible():
+        failures = spark_releases.install(
+            given.releases or spark_releases.RELEASES, test_programs.say
+        )
+    for failure in failures[1:]:
+        test_programs.say(str(failure))
+    if failures:
+        raise failures[0]
 
 
 def _clean_cache(_: argparse.Namespace) -> None:

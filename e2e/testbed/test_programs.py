@@ -76,9 +76,9 @@ KUBERNETES_VERSION = "1.34.4"
 ASSETS = "KUBEBUILDER_ASSETS"
 TESTBED = "REKINDLE_TESTBED"
 # Folders in the cache that can be made again: programs, those of older versions of Rekindle by the
-# version of Kubernetes alone, class-data archives, and definitions of others.
+# version of Kubernetes alone, class-data archives, definitions of others, and releases of Spark.
 _KEPT = re.compile(
-    r"(kubernetes|helm|coredns|versitygw)-[0-9.]+(-\w+-\w+-[0-9a-f]{8})?|1\.[0-9.]+|[0-9a-f]{16}"
+    r"(kubernetes|helm|coredns|versitygw|spark)-[0-9.]+(-\w+-\w+-[0-9a-f]{8})?|1\.[0-9.]+|[0-9a-f]{16}"
     r"|.+@v.+"
 )
 # What every such folder holds; the other two are there only in some.

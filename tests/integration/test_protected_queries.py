@@ -1,12 +1,10 @@
 """Queries of Structured Streaming inside one application, on real Spark: the page, and more."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from spark_programs import run
 
 from rekindle.protocol.store_paths import Place
 from rekindle_local.local_control_plane import LocalControlPlane
@@ -15,34 +13,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "protected-queries.md"
 PROGRAM = Path(__file__).with_name("protecting.py")
 BLOCK = re.compile(r"`([\w.]+)`[^`]*?:\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
 PLACE = Place("shop", "queries")
-# The programs give up before.
-LIMIT_SECONDS = 720.0
-
-
-def run(program: Path, *arguments: str, folder: Path) -> str:
-    """What a program prints; its exit code must be 0. Frames of Java's traces are left out of its
-    log, which says why each plan was made. Spark's temporary files lie beside the program."""
-    temporary = folder / "temporary"
-    temporary.mkdir()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_DIRS": str(temporary),
-        "SPARK_SUBMIT_OPTS": shlex.join([f"-Djava.io.tmpdir={temporary}"]),
-    }
-    command = [sys.executable, str(program), *arguments]
-    try:
-        ended = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, timeout=LIMIT_SECONDS
-        )
-        code, out, log = str(ended.returncode), ended.stdout, ended.stderr
-    except subprocess.TimeoutExpired as error:
-        code, out, log = str(error), error.stdout or b"", error.stderr or b""
-    lines = log.decode().splitlines(keepends=True)
-    said = [line for line in lines if not line.startswith("\tat ")]
-    assert code == "0", f"{code}\n" + out.decode()[-4_000:] + "".join(said)[-8_000:]
-    return out.decode()
 
 
 def write_page(folder: Path) -> Path:

@@ -68,6 +68,11 @@ STAGES = (
     Stage("types", 900, [_pytest(TYPES)], {"REKINDLE_TYPES": "all"}),
     Stage("cases", 180, [_pytest(f"{INTEGRATION}/test_public_cases.py")]),
     Stage("structured-streaming", 200, [_pytest(f"{INTEGRATION}/test_structured_streaming.py")]),
+    Stage(
+        "spark-releases",
+        300,
+        [["make", "spark-releases"], _pytest(f"{INTEGRATION}/test_spark_releases.py", "-n", "2")],
+    ),
     Stage("peers", 190, [_pytest(f"{INTEGRATION}/test_peers.py")]),
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),

@@ -10,8 +10,8 @@
 A stop loses nothing: a batch that is interrupted runs again from the same offsets. Where there is
 a trigger interval, it waits for the end of the batch. `stop` of Spark waits for a function of
 `foreachBatch`, so stops and starts are made by threads of a pool. A start function that raises is
-called a few times more, for its source may be away for a moment. What ends by itself is the user's
-business, and never started again from here.
+called a few times more, for its source may be away for a moment; one that exits is not. What ends
+by itself is the user's business, and never started again from here.
 """
 
 import json
@@ -75,7 +75,7 @@ class ProtectedQuery:
     in_pool: Callable[[], AbstractContextManager[None]] = nullcontext
     query: Any = None
     ended: str | None = None
-    failure: Exception | None = None
+    failure: BaseException | None = None
     interval_seconds: float = 0.0
     run_id: str = ""
     looked_at: float = float("-inf")
@@ -215,7 +215,8 @@ class ProtectedQuery:
             limit = self._next_limit()
             query = self._started(limit)
             self._check_same(query)
-        except Exception as error:  # of a user's function: whatever it raises is why it is not back
+        # of a user's function: whatever it raises is why it is not back, and it may call sys.exit
+        except BaseException as error:
             self._start_failed(error)
             return
         self._take(query, limit)
@@ -241,9 +242,10 @@ class ProtectedQuery:
             return BatchLimit()
         return start_terms.of_rate(self.rows_per_second, self.interval_seconds)
 
-    def _start_failed(self, error: Exception) -> None:
+    def _start_failed(self, error: BaseException) -> None:
         said = f"its start function raises {type(error).__name__}: {first_line(error)}"
-        if self._failed_starts < len(START_REST_SECONDS) and not isinstance(error, InputError):
+        may_pass = isinstance(error, Exception) and not isinstance(error, InputError)
+        if may_pass and self._failed_starts < len(START_REST_SECONDS):
             rest_seconds = START_REST_SECONDS[self._failed_starts]
             self._failed_starts += 1
             self.rests_until = time.monotonic() + rest_seconds
@@ -255,7 +257,8 @@ class ProtectedQuery:
 
 
 def _seconds(progress: Mapping[str, Any]) -> float:
-    return float(progress.get("batchDuration", 0)) / 1_000.0
+    # `batchDuration` says the same, but Spark 3.5 leaves it out
+    return float(progress.get("durationMs", {}).get("triggerExecution", 0)) / 1_000.0
 
 
 def _rows(progress: Mapping[str, Any]) -> int:

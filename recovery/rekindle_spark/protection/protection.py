@@ -11,6 +11,7 @@ queries run. It ends with `stop`, with Spark, or with a newer driver. Without a 
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,10 @@ FIRST_LOAD_SHARE = 0.5
 STOP_SECONDS_MAX = 60.0
 # After so many looks in a row that have failed, everything runs until one succeeds.
 FAILED_LOOKS_MAX = 10
+# Of Spark: docs/protected-queries.md says what was run on which.
+OLDEST, NEWEST = (3, 5), (4, 3)
+SUPPORTED = "Spark 3.5 to 4.3"
+RELEASE = re.compile(r"(\d+)\.(\d+)")
 # These are about exchanges between operators of a pipeline.
 NOT_FOR_QUERIES = (protocol.BufferingOrder, protocol.OrderingOrder)
 
@@ -76,8 +81,8 @@ def protect(
     Without a sidecar the queries are only started, unless this driver is to plan `alone`.
 
     Raises InputError for names, priorities, dependencies, queries and Spark settings that cannot
-    be, and for a second call while the first one's queries are protected; what a start function
-    raises is passed on.
+    be, for a Spark that is too old or whose status is closed, and for a second call while the first
+    one's queries are protected; what a start function raises is passed on.
     """
     context = getattr(spark, "_jsc", None)
     if context is None:
@@ -86,6 +91,7 @@ def protect(
             what="is a session of Spark Connect, which does not see executors",
             remedy="call protect in the driver, with its own SparkSession",
         )
+    _check_release(spark)
     known = Settings() if settings is None else all_settings.load(Path(settings))
     path = os.environ.get("REKINDLE_SIDECAR_SOCKET") if sidecar is None else str(sidecar)
     expected = _nodes_expected(spark, known)
@@ -425,10 +431,11 @@ def _thread_like_this(spark: Any) -> Callable[[], None]:
     the session, and local properties such as the pool of the scheduler."""
     context = spark._jsc.sc()
     properties = context.getLocalProperties().clone()
+    session = spark._jsparkSession
 
     def prepare() -> None:
-        sessions = type(spark)._get_j_spark_session_class(spark._jvm)
-        sessions.setActiveSession(spark._jsparkSession)
+        # a static method: its class is another one since Spark 4, and Python has no name for both
+        session.setActiveSession(session)
         context.setLocalProperties(properties.clone())  # start functions may change theirs
 
     return prepare
@@ -499,8 +506,32 @@ def _assumed(layout: QueryLayout, known: Settings, expected: int) -> dict[str, f
 def _nodes_expected(spark: Any, known: Settings) -> int:
     """As many as are there, or as Spark or the settings say that there will be."""
     stated = int(spark.sparkContext.getConf().get("spark.executor.instances", "0"))
-    there = len(spark_view.SparkView(spark._jsc.sc()).nodes())
+    try:
+        there = len(spark_view.SparkView(spark._jsc.sc()).nodes())
+    except spark_view.GONE as error:
+        raise InputError(
+            where="protect: spark",
+            what=f"does not say which executors it has: {first_line(error)}",
+            remedy=f"use Apache's {SUPPORTED}; a vendor's may close its status to Python",
+        ) from error
     return max(there, stated, known.runtime.nodes_expected)
+
+
+def _check_release(spark: Any) -> None:
+    """InputError for a Spark before the oldest that is supported; a newer one is tried."""
+    said = str(spark.version)
+    found = RELEASE.match(said)
+    if found is None:
+        return  # a vendor's own numbers
+    release = int(found[1]), int(found[2])
+    if release < OLDEST:
+        raise InputError(
+            where="protect: spark",
+            what=f"is Spark {said}, which is too old",
+            remedy=f"use {SUPPORTED}",
+        )
+    if release > NEWEST:
+        log.warning("protected queries are made for %s, and this is Spark %s", SUPPORTED, said)
 
 
 def _check_first(spark: Any) -> None:

@@ -263,7 +263,7 @@ def batch(
     return {
         "runId": run,
         "batchId": number,
-        "batchDuration": int(1_000 * seconds),
+        "durationMs": {"triggerExecution": int(1_000 * seconds)},
         "numInputRows": rows,
         "sources": [{"endOffset": end, "latestOffset": latest}],
     }
@@ -289,7 +289,8 @@ class Spark:
         self.streams = self
         self.sparkContext = self
         self._jvm = JVM
-        self._jsparkSession = None
+        self._jsparkSession = Answer(setActiveSession=None)
+        self.version = "4.3.0"
         self.settings: dict[str, str] = {}
 
     @property
@@ -302,10 +303,6 @@ class Spark:
 
     def getConf(self) -> dict[str, str]:  # noqa: N802
         return self.settings
-
-    @staticmethod
-    def _get_j_spark_session_class(_: Any) -> Answer:
-        return Answer(setActiveSession=None)
 
     def start(self, name: str) -> Callable[[], Stream]:
         """A start function; each call makes another run of the same stream."""

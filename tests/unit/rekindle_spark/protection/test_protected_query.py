@@ -1,5 +1,6 @@
 """One protected query: its backlog, its stop, its start function."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -148,6 +149,26 @@ def test_a_start_function_that_goes_on_to_raise_is_left_alone_and_its_error_rais
     assert len(calls) == 1 + 1 + len(START_REST_SECONDS)
     assert query.ended == "its start function raises OSError: no broker answers"
     with pytest.raises(OSError, match="no broker answers"):
+        query.raise_failure()
+
+
+def test_a_start_function_that_exits_is_called_once_and_left_alone(
+    pool: ThreadPoolExecutor,
+) -> None:
+    calls: list[int] = []
+
+    def start() -> Stream:
+        calls.append(1)
+        if len(calls) > 1:
+            sys.exit("no settings")
+        return Stream("q", "r1")
+
+    query = ProtectedQuery("orders", start)
+    query.begin()
+    start_again(query, pool)
+    assert len(calls) == 1 + 1
+    assert query.ended == "its start function raises SystemExit: no settings"
+    with pytest.raises(SystemExit, match="no settings"):
         query.raise_failure()
 
 

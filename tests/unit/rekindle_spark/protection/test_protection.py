@@ -313,3 +313,29 @@ def test_a_second_call_is_refused_while_the_first_one_plans_for_all_executors(
     protected.stop()
     protect(spark, more, alone=True).stop()
     assert len(spark.made["returns"]) == 1
+
+
+def test_a_spark_that_is_too_old_is_refused_before_anything_starts(spark: Spark) -> None:
+    spark.version = "3.4.4"
+    with pytest.raises(InputError, match=r"is Spark 3\.4\.4, which is too old"):
+        protect(spark, {"orders": spark.start("orders")})
+    assert not spark.made
+
+
+@pytest.mark.parametrize(
+    ("version", "is_tried"), [("3.5.0", False), ("4.3.1-SNAPSHOT", False), ("4.10.0", True)]
+)
+def test_a_newer_spark_is_tried_with_a_warning(
+    spark: Spark, version: str, is_tried: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark.version = version
+    protect(spark, {"orders": spark.start("orders")}).stop()
+    warned = f"are made for Spark 3.5 to 4.3, and this is Spark {version}" in caplog.text
+    assert warned == is_tried
+
+
+def test_a_spark_that_says_nothing_of_its_executors_is_refused(spark: Spark) -> None:
+    spark.context.failure = Py4JError("method is not whitelisted")
+    with pytest.raises(InputError, match=r"which executors it has: method is not whitelisted"):
+        protect(spark, {"orders": spark.start("orders")})
+    assert not spark.made
