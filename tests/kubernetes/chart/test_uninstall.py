@@ -34,7 +34,7 @@ from operator_process import WebhookProcess
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.pods import GATE, pod_seen, without_gate
 from rekindle_operator.webhook import avoided_domains, webhook_configuration
-from rekindle_operator.webhook.gate_release import PROGRAM
+from rekindle_operator.gates.gate_release import PROGRAM
 from testbed.control_plane import ControlPlane
 
 HOST = "127.0.0.1"

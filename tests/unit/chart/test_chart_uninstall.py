@@ -6,7 +6,7 @@ import pytest
 from chart_commands import NAMESPACE, Helm, Object, pick
 
 import rekindle
-from rekindle_operator.webhook import gate_release
+from rekindle_operator.gates import gate_release
 
 HOOKS = "helm.sh/hook"
 

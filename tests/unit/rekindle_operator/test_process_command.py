@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from rekindle_operator.controller import operator_main
-from rekindle_operator.webhook import gate_release, webhook_main
+from rekindle_operator.gates import gate_release
+from rekindle_operator.webhook import webhook_main
 
 OPERATOR, WEBHOOK = "rekindle-operator", "rekindle-webhook"
 RELEASE = "rekindle-release-gates"
