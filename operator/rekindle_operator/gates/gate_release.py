@@ -190,9 +190,7 @@ Configuration = Annotated[
 ]
 HelmOnly = Annotated[
     bool,
-    typer.Option(
-        "--helm-only", help="Do nothing where Helm has not made that configuration."
-    ),
+    typer.Option("--helm-only", help="Do nothing where Helm has not made that configuration."),
 ]
 TimeoutSeconds = Annotated[
     float,

@@ -33,8 +33,9 @@ from operator_process import WebhookProcess
 
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.pods import GATE, pod_seen, without_gate
-from rekindle_operator.webhook import avoided_domains, webhook_configuration
 from rekindle_operator.gates.gate_release import PROGRAM
+from rekindle_operator.webhook import avoided_domains, webhook_configuration
+from rekindle_operator.webhook.webhook_configuration import TURNS
 from testbed.control_plane import ControlPlane
 
 HOST = "127.0.0.1"
@@ -294,6 +295,27 @@ def left_over(cluster: client.ApiClient) -> set[str]:
     return {item.metadata.name for item in found}
 
 
+def asks_about_turns(cluster: client.ApiClient) -> bool:
+    """Whether the API server asks the webhook about pods that may have to wait."""
+    admission: Any = client.AdmissionregistrationV1Api(cluster)
+    found = admission.read_mutating_webhook_configuration(RELEASE)
+    return TURNS in {item.name for item in found.webhooks}
+
+
+def assert_rollback_restores(installed: Helm, cluster: client.ApiClient) -> None:
+    """The release is kept: an upgrade is refused at first, and goes after a rollback."""
+    assert not asks_about_turns(cluster), "the Job has taken it away"
+    upgrade = ("upgrade", RELEASE, CHART, *VALUES)
+    code, _, errors = installed.run(*upgrade)
+    assert code != 0
+    assert "uninstalling" in errors or "has no deployed releases" in errors, errors
+    assert not asks_about_turns(cluster)
+    installed.do("rollback", RELEASE, "1")
+    assert asks_about_turns(cluster)
+    installed.do(*upgrade)
+    assert asks_about_turns(cluster)
+
+
 @pytest.fixture
 def stubborn(cluster: client.ApiClient, namespace: str) -> Iterator[str]:
     """A pod of which an admission policy of the cluster refuses every change."""
@@ -335,7 +357,7 @@ def stubborn(cluster: client.ApiClient, namespace: str) -> Iterator[str]:
         admission.delete_validating_admission_policy("stubborn")
 
 
-def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_names_pod_and_remedy(
+def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_a_rollback_mends_the_release(
     installed: Helm,
     cluster: client.ApiClient,
     control_plane: ControlPlane,
@@ -348,17 +370,18 @@ def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_names_pod_and_
     with ExitStack() as stack:
         uninstall = Uninstall.begin(stack, installed, cluster, control_plane)
         account = control_plane.service_account_kubeconfig(NAMESPACE, PROGRAM)
-        done = uninstall.run(account, "--within-seconds=15")
+        done = uninstall.run(account, "--timeout-seconds=15")
         assert done.returncode == 1, done.stdout
         (sentence,) = done.stderr.splitlines()
         assert sentence.startswith(f"pod {namespace}/{stubborn}: our scheduling gate cannot be l")
         assert "it stays as it is" in sentence
         assert "run `helm uninstall` again with --no-hooks, and then" in sentence
         assert (gates(namespace, "other"), gates(namespace, stubborn)) == ([], [GATE])
-        code, said = uninstall.end(done.returncode)
+        code, printed = uninstall.end(done.returncode)
         assert code != 0
-        assert PROGRAM in said, "helm names the Job"
+        assert PROGRAM in printed, "helm names the Job"
     assert client.AppsV1Api(cluster).list_namespaced_deployment(NAMESPACE).items
+    assert_rollback_restores(installed, cluster)
     installed.do("uninstall", RELEASE, "--no-hooks", "--wait")
     assert not client.AppsV1Api(cluster).list_namespaced_deployment(NAMESPACE).items
     batch: Any = client.BatchV1Api(cluster)

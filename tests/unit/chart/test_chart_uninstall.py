@@ -52,7 +52,8 @@ def test_before_the_chart_goes_a_job_releases_all_pods_that_wait_for_their_turn(
     options = {word.partition("=")[0] for word in container["args"]}
     known = inspect.signature(gate_release.release_gates).parameters
     assert options <= {f"--{name.replace('_', '-')}" for name in known}
-    assert "--within-seconds=150" in container["args"], "the rest is for its pod to come up"
+    assert "--helm-only" in container["args"], "at an installation without Helm it does no harm"
+    assert "--timeout-seconds=150" in container["args"], "the rest is for its pod to come up"
     labels = job["spec"]["template"]["metadata"]["labels"]
     assert found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
 

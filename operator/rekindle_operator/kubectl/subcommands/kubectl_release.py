@@ -141,9 +141,7 @@ def _refused(refusals: list[ApiRefusal]) -> InputError:
     return InputError(where=first.where, what=f"{first.what}{others}", remedy=first.remedy)
 
 
-def _lift(
-    cluster: ApiConnection, pods: Iterable[Object]
-) -> tuple[list[Object], list[ApiRefusal]]:
+def _lift(cluster: ApiConnection, pods: Iterable[Object]) -> tuple[list[Object], list[ApiRefusal]]:
     """Take our gate off pods: those from which it is off, and what was refused of the others. One
     that has changed meanwhile is tried once more."""
 

@@ -154,9 +154,7 @@ def test_rights_that_are_known_a_moment_later_and_an_api_server_that_is_away_are
     assert (cluster.pods, cluster.asks) == ({"a/one": []}, False)
 
 
-def test_a_configuration_that_has_changed_meanwhile_is_tried_again_and_gates_are_lifted_at_once() -> (
-    None
-):
+def test_a_configuration_that_has_changed_meanwhile_is_tried_again_and_keeps_no_gate() -> None:
     cluster = Cluster({"a/one": [GATE]})
     cluster.stale_until = 10.0
     release(cluster)

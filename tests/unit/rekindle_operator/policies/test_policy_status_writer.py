@@ -125,7 +125,7 @@ def test_nothing_is_kept_of_a_policy_and_a_class_that_are_gone(known: ClusterVie
         ("departures", [], "AsWritten"),
         ("departures", ["ingst"], "UnknownApplications"),
         ("departure", [], "UnknownApplications"),
-        ("departures", ["departures"], "DependencyCircle"),
+        ("departures", ["departures"], "DependencyCycle"),
     ],
 )
 def test_a_policy_of_whole_applications_says_which_of_its_names_are_not_there(
