@@ -49,7 +49,7 @@ def start(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> int
             "--kubeconfig /nonexistent: ",
         ),
         (RELEASE, ["--nope"], NO_OPTION.format(RELEASE)),
-        (RELEASE, ["--within-seconds", "0"], "--within-seconds"),
+        (RELEASE, ["--timeout-seconds", "0"], "--timeout-seconds"),
         (RELEASE, ["--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent: "),
     ],
 )

@@ -246,6 +246,15 @@ def test_a_cycle_of_dependencies_is_named_with_the_remedy(
     assert said in found[ResourceReason.DEPENDENCY_CYCLE]
 
 
+def test_the_longest_chain_of_dependencies_that_a_policy_may_have_has_one_cycle() -> None:
+    names = [f"a-{number:03}" for number in range(200)]
+    needs = [{"name": name, "dependsOn": [names[at - 1]]} for at, name in enumerate(names)]
+    spec = make_policy(recovers="Applications", applications=needs).spec
+    assert policy_conditions.dependency_cycles(spec) == [tuple(names)]
+    spec = make_policy(recovers="Applications", applications=needs[1:]).spec
+    assert policy_conditions.dependency_cycles(spec) == []
+
+
 def test_of_many_unknown_names_some_are_said_and_the_policy_holds_all_the_same() -> None:
     needs = [{"name": f"a-{number}", "dependsOn": ["x"]} for number in range(200)]
     found = remarks({"there"}, applications=needs)
