@@ -11,15 +11,15 @@ send the patches. A pod of which a change is refused keeps no other waiting.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from rekindle_operator.cluster.json_access import Body
 from rekindle_operator.cluster.pods import has_gate, without_gate
 
 # The field selector of a list. A pod with a gate is Pending, whatever its labels are.
 PENDING = "status.phase=Pending"
 NOT_FOUND, CONFLICT = 404, 409
 
+Body = dict[str, Any]
 Why = TypeVar("Why")
 # Sends a patch of a pod (namespace, name). It returns the status of HTTP and the reason of a
 # refusal, or None.

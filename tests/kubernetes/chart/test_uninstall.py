@@ -5,8 +5,10 @@ with the rights of its account, and then reports the end of its pod, as a kubele
 """
 
 import importlib
+import os
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -302,6 +304,25 @@ def asks_about_turns(cluster: client.ApiClient) -> bool:
     return TURNS in {item.name for item in found.webhooks}
 
 
+def lift_as_the_page_says(kubectl: Path, control_plane: ControlPlane, folder: Path) -> None:
+    """The commands of docs/install.md for who has no plugin. A pod of which every change is refused
+    keeps no other waiting."""
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("kubectl alone finds the pods and lifts the gate of each:\n\n")
+    commands = textwrap.dedent(rest.partition("\n\n")[0])
+    assert commands.startswith("kubectl get pods -A"), commands
+    (folder / "kubectl").symlink_to(kubectl)
+    done = subprocess.run(
+        ["sh", "-c", commands],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(control_plane.kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS_MAX,
+    )
+    assert "pod/later patched" in done.stdout, done.stdout + done.stderr
+    assert "it stays as it is" in done.stderr
+
+
 def assert_rollback_restores(installed: Helm, cluster: client.ApiClient) -> None:
     """The release is kept: an upgrade is refused at first, and goes after a rollback."""
     assert not asks_about_turns(cluster), "the Job has taken it away"
@@ -364,6 +385,8 @@ def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_a_rollback_men
     namespace: str,
     stubborn: str,
     gates: Gates,
+    kubectl: Path,
+    tmp_path: Path,
 ) -> None:
     core: Any = client.CoreV1Api(cluster)
     core.create_namespaced_pod(namespace, plain_pod("other", GATE))
@@ -382,7 +405,10 @@ def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_a_rollback_men
         assert PROGRAM in printed, "helm names the Job"
     assert client.AppsV1Api(cluster).list_namespaced_deployment(NAMESPACE).items
     assert_rollback_restores(installed, cluster)
+    core.create_namespaced_pod(namespace, plain_pod("later", KUEUE, GATE))
     installed.do("uninstall", RELEASE, "--no-hooks", "--wait")
+    lift_as_the_page_says(kubectl, control_plane, tmp_path)
+    assert (gates(namespace, "later"), gates(namespace, stubborn)) == ([KUEUE], [GATE])
     assert not client.AppsV1Api(cluster).list_namespaced_deployment(NAMESPACE).items
     batch: Any = client.BatchV1Api(cluster)
     batch.delete_namespaced_job(PROGRAM, NAMESPACE, propagation_policy="Background")
