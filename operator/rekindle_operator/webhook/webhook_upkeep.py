@@ -110,8 +110,8 @@ class WebhookUpkeep:
     def gates_are_missing(self) -> bool:
         """Whether pods of whole applications are to wait for their turn, and the API server has had
         no reason to ask the webhook about them for `AWAY_SECONDS`."""
-        since = self._gateless_since
-        return since is not None and self.clock() - since >= AWAY_SECONDS
+        begin = self._gateless_since
+        return begin is not None and self.clock() - begin >= AWAY_SECONDS
 
     def _look_for_gates(self) -> None:
         """Whoever keeps the certificate, cert-manager for example."""
