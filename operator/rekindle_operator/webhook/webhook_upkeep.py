@@ -126,8 +126,10 @@ class WebhookUpkeep:
             self._gateless_since = self.clock()
         if self.gates_are_missing != self._gateless_logged:
             self._gateless_logged = self.gates_are_missing
-            kind = "gates-missing" if self.gates_are_missing else "gates-back"
-            self.log.write(kind, configuration=name, webhook=TURNS)
+            if self._gateless_logged:
+                self.log.write("gates-missing", configuration=name, webhook=TURNS)
+            else:
+                self.log.write("gates-back", configuration=name, webhook=TURNS)
 
     def refresh(self, places: Iterable[Place], *, stirred: bool) -> None:
         """Have the webhook told what executors avoid by what is known now: of the losses of these
