@@ -193,9 +193,9 @@ def dependency_cycles(spec: PolicySpec) -> list[tuple[str, ...]]:
     return sorted(group for group in groups if len(group) > 1 or graph.has_edge(group[0], group[0]))
 
 
-def class_missing(spec: PolicySpec, there: Iterable[str]) -> ConditionFinding:
+def class_missing(spec: PolicySpec, class_names: Iterable[str]) -> ConditionFinding:
     """The policy's class is not there: nothing is done for its applications until it is."""
-    names = named(tuple(sorted(there))) or "none"
+    names = named(tuple(sorted(class_names))) or "none"
     text = f"There is no RecoveryClass {spec.class_name}; there are: {names}."
     return ConditionFinding(ACCEPTED, False, ResourceReason.CLASS_MISSING, text)
 
