@@ -23,7 +23,7 @@ COPY spark-images/wheel.sh /spark-images/
 RUN sh /spark-images/wheel.sh /added /dist \
 # What is imported when it runs has to be there.
  && PYTHONPATH=$(echo /added/opt/rekindle/lib/python*/site-packages) \
-    /opt/rekindle/bin/python3 -B -c 'import rekindle_operator.controller.operator_main, rekindle_operator.webhook.gate_release, rekindle_operator.webhook.webhook_main, rekindle_sidecar.sidecar_process'
+    /opt/rekindle/bin/python3 -B -c 'import rekindle_operator.controller.operator_main, rekindle_operator.gates.gate_release, rekindle_operator.webhook.webhook_main, rekindle_sidecar.sidecar_process'
 
 FROM ${BASE_IMAGE}
 COPY --from=packages /opt/rekindle /opt/rekindle

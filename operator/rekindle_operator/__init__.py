@@ -8,6 +8,7 @@ no Kubernetes client and no clock. `controller` watches and writes.
     cluster          pods, nodes and applications, the API client and watches
     controller       the operator's process: wiring, leader election, effects
     detection        which nodes are lost, from leases and driver reports
+    gates            our scheduling gate taken off pods, at an uninstall or by hand
     kubectl          `kubectl rekindle`
     policies         the applications of a policy, and its effective values
     preflight        obstacles to a recovery, found beforehand

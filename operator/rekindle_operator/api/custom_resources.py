@@ -194,7 +194,7 @@ class ResourceReason(Explained):
         "unknown-applications",
         "the policy names an application that it does not select",
     )
-    DEPENDENCY_CIRCLE = "dependency-circle", "applications of the policy depend on each other"
+    DEPENDENCY_CYCLE = "dependency-cycle", "applications of the policy depend on each other"
     NOT_HEARD_OF = "not-heard-of", "nothing has been heard of an application"
     QUERIES_RUN = "queries-run", "no query has stopped"
     SOME_SURVIVES = "some-survives", "whichever failure domain is lost, some query goes on"

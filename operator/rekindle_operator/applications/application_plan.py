@@ -204,7 +204,7 @@ def to_problem(
     nodes: Mapping[str, float],
 ) -> Problem:
     """RECOVERY SCHEDULING for applications that lack these `parts` (pods and stand-ins) on the free
-    CPU of `nodes`, in percent of one core. In a circle of dependencies all come together; a name
+    CPU of `nodes`, in percent of one core. In a cycle of dependencies all come together; a name
     that is not there is passed over."""
     asked = {part for lacking in parts.values() for part in lacking}
     costs = {

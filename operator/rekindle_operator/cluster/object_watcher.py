@@ -70,11 +70,13 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
 @dataclass(frozen=True)
 class WatchHandler(Generic[Known]):
     """How objects of a kind become news: one that is there, one that is gone, and, after a list of
-    all, those that are not in it (by UID)."""
+    all, those that are not in it (by UID). `current` follows a list, an event and a bookmark: all
+    that has been written until about then is known."""
 
     seen: Callable[[Body], News[Known]]
     gone: Callable[[Body], News[Known]]
     only: Callable[[Collection[str]], News[Known]]
+    current: News[Known] | None = None
 
     def unreadable(self, body: Body, name: str, why: InputError) -> News[Known]:
         """It is there and means nothing."""
@@ -241,6 +243,7 @@ class ObjectWatcher(Generic[Known]):
         self._version = list_all(
             self.api, self.kind, self.telling, self.inbox, self.log, self.scope
         )
+        self._tell_current()
         self.heard_at = time.monotonic()
         self.listed.set()
 
@@ -254,10 +257,15 @@ class ObjectWatcher(Generic[Known]):
             self._tell(self.telling.gone, body)
         elif kind != "BOOKMARK":
             self._tell(self.telling.seen, body)
+        self._tell_current()
         self._version = body["metadata"]["resourceVersion"]
 
     def _tell(self, how: Callable[[Body], News[Known]], body: Body) -> None:
         self.inbox.put(news_of(how, self.telling, body, self.kind.name, self.log))
+
+    def _tell_current(self) -> None:
+        if self.telling.current is not None:
+            self.inbox.put(self.telling.current)
 
     def _note(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

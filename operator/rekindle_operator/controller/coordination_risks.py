@@ -26,6 +26,7 @@ from rekindle_coordinator.coordinator_ports import Look
 from rekindle_operator.cluster.work_queue import UpkeepThread
 from rekindle_operator.recovery.recovery_inputs import Danger
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason, Word
+from rekindle_operator.webhook.webhook_configuration import TURNS
 from rekindle_zookeeper import Connection, Encryption, open_socket
 
 
@@ -34,6 +35,7 @@ class Coordination:
     """The store and who decides. `servers` are those that are configured, `servers_up` those that
     serve, None where nobody has asked them one by one. `coordinators` act or would take over, None
     where nobody has counted them. `webhook_away`: nobody gives drivers that start their sidecar.
+    `gates_missing`: the API server does not ask the webhook whether a pod waits for its turn.
     """
 
     store_reachable: bool
@@ -41,6 +43,7 @@ class Coordination:
     servers_up: int | None = None
     coordinators: int | None = None
     webhook_away: bool = False
+    gates_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,17 @@ def dangers(
     """Everything that is wrong, the worst first; nothing where all is well."""
     drivers = tuple(contacts)
     return (*_now(coordination), *_of_drivers(drivers), *_next(coordination))
+
+
+def gate_dangers(coordination: Coordination) -> tuple[Danger, ...]:
+    """What is wrong for policies of whole applications alone."""
+    if not coordination.gates_missing:
+        return ()
+    text = (
+        f"The MutatingWebhookConfiguration has no {TURNS}: in an incident no pod waits for its "
+        "turn. Upgrade or roll back the release of the chart."
+    )
+    return ((RecoveryReason.GATES_MISSING, text),)
 
 
 def _now(coordination: Coordination) -> Iterator[tuple[Word, str]]:
@@ -155,6 +169,10 @@ class DriverContacts:
     def dangers(self, places: Iterable[Place]) -> tuple[Danger, ...]:
         """What may make coordination fail for these applications."""
         return dangers(self.coordination(), self._of(places))
+
+    def gate_dangers(self) -> tuple[Danger, ...]:
+        """What is wrong for policies of whole applications alone."""
+        return gate_dangers(self.coordination())
 
     def _of(self, places: Iterable[Place]) -> Iterator[DriverContact]:
         for place in places:

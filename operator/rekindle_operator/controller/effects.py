@@ -268,6 +268,7 @@ class Effects:
             self._cases.stopped,
             self.outlook,
             self.contacts.dangers,
+            self.contacts.gate_dangers,
         )
 
     def decided(self, place: Place, look: Look) -> None:

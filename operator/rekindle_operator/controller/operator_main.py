@@ -196,6 +196,14 @@ WebhookConfiguration = Annotated[
         help="MutatingWebhookConfiguration whose caBundle is kept.",
     ),
 ]
+WholeApplications = Annotated[
+    bool,
+    typer.Option(
+        "--whole-applications",
+        envvar=f"{PREFIX}WHOLE_APPLICATIONS",
+        help="Report it where that configuration lets no pod wait for its turn.",
+    ),
+]
 ConsolePort = Annotated[
     int | None,
     typer.Option(
@@ -238,6 +246,7 @@ def operate(
     issue_webhook_certificate: IssueWebhookCertificate = True,
     webhook_service: WebhookService = "rekindle-webhook",
     webhook_configuration: WebhookConfiguration = "rekindle",
+    whole_applications: WholeApplications = False,
     kubeconfig: Kubeconfig = None,
     watch_silence_seconds: WatchSilenceSeconds = 90.0,
     log: LogFile = None,

@@ -34,7 +34,8 @@ class OperatorOptions:
     Records of an application go after `retention_days` without a driver, pod or SparkApplication; 0
     keeps them.
     With `webhook` the webhook, a process of its own, is told which domains executors avoid;
-    `issue_webhook_certificate` makes and renews its certificate.
+    `issue_webhook_certificate` makes and renews its certificate. With `whole_applications` the
+    operator reports it when the API server does not ask the webhook which pods wait for their turn.
     With `fencing_approvals` the API server lets only those approve of fencing who may.
     """
 
@@ -60,6 +61,7 @@ class OperatorOptions:
     issue_webhook_certificate: bool = True
     webhook_service: str = "rekindle-webhook"
     webhook_configuration: str = "rekindle"
+    whole_applications: bool = False
     kubeconfig: Path | None = None
     watch_silence_seconds: float = 90.0
     log: Path | None = None

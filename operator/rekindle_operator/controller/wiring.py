@@ -277,7 +277,12 @@ def _contacts(
 ) -> DriverContacts:
     """Which of the parts that coordination needs answer."""
     return DriverContacts(
-        lambda: replace(probe.coordination, webhook_away=webhook.is_away), stopped
+        lambda: replace(
+            probe.coordination,
+            webhook_away=webhook.is_away,
+            gates_missing=webhook.gates_are_missing,
+        ),
+        stopped,
     )
 
 

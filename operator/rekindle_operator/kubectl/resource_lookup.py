@@ -29,7 +29,7 @@ FORBIDDEN = 403
 # Of the condition Accepted: what concerns the order in which whole applications come back.
 REMARKED = tuple(
     camel_case(reason)
-    for reason in (ResourceReason.UNKNOWN_APPLICATIONS, ResourceReason.DEPENDENCY_CIRCLE)
+    for reason in (ResourceReason.UNKNOWN_APPLICATIONS, ResourceReason.DEPENDENCY_CYCLE)
 )
 
 
@@ -93,7 +93,7 @@ def executors(cluster: ApiConnection, application: str) -> tuple[Object, ...]:
 
 
 def policy_remark(cluster: ApiConnection, found: Recovery) -> str:
-    """What a Recovery's policy says of names and circles in it, by which its applications come back
+    """What a Recovery's policy says of names and cycles in it, by which its applications come back
     in another order than its author may think; "" where it says nothing, or cannot be read."""
     name = found.spec.policy_name
     with suppress(InputError):

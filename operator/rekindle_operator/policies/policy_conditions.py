@@ -11,12 +11,14 @@ Pure: findings from values. The shell turns them into conditions (`custom_resour
 writes them.
 """
 
+import graphlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from rekindle.coordination import CoordinationState, domain_placement
 from rekindle.coordination.application_status import counted, named
+from rekindle.model import lazy_import
 from rekindle.model.errors import InputError
 from rekindle.model.reasons import Reason
 from rekindle_operator.api import recovery_class
@@ -39,6 +41,11 @@ from rekindle_operator.api.recovery_policy import PolicySpec, RecoveryPolicy, Se
 from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
 from rekindle_operator.policies.policy_selection import Overlap, ProtectionReason
 from rekindle_operator.recovery.recovery_reasons import Word
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_import.Imported("networkx")
 
 # The effect of the loss of each failure domain on a running application.
 #
@@ -98,37 +105,39 @@ def accepted(
     elsewhere: int = 0,
     remarks: Iterable[Remark] = (),
 ) -> ConditionFinding:
-    """A policy holds; what is not as its author may think is said, what is worse first.
+    """A policy holds; the message names what is not as its author may think, the worst first.
 
     `applications` is how many it holds for, `unknown` what no pipeline of them has, `elsewhere` how
     many it selects that older policies hold. `remarks` are those of `application_remarks`.
     """
-    said: list[Remark] = []
+    found: list[Remark] = []
     if applications == 0:
         text = "It holds for no application: none that is there is selected."
         if elsewhere:
             others = counted(elsewhere, "application")
             text = f"It holds for no application: it selects {others}, and older policies hold all."
-        said.append((ResourceReason.NOTHING_SELECTED, text))
+        found.append((ResourceReason.NOTHING_SELECTED, text))
     for field in dict.fromkeys(item.field for item in unknown):
         names = named(tuple(item.query for item in unknown if item.field == field))
-        there = named(unknown[0].known) or "none"
-        text = f"{field} names {names}, which no pipeline has; there are: {there}."
-        said.append((ResourceReason.UNKNOWN_QUERIES, text))
-    said += remarks
+        known_queries = named(unknown[0].known) or "none"
+        text = f"{field} names {names}, which no pipeline has; there are: {known_queries}."
+        found.append((ResourceReason.UNKNOWN_QUERIES, text))
+    found += remarks
     if held.narrowed:
         text = " ".join(item.message for item in held.narrowed)
-        said.append((ResourceReason.NARROWED, text))
-    if not said:
+        found.append((ResourceReason.NARROWED, text))
+    if not found:
         text = f"It holds for {counted(applications, 'application')}, as it is written."
-        said.append((ResourceReason.AS_WRITTEN, text))
-    return ConditionFinding(ACCEPTED, True, said[0][0], " ".join(text for _, text in said))
+        found.append((ResourceReason.AS_WRITTEN, text))
+    return ConditionFinding(ACCEPTED, True, found[0][0], " ".join(text for _, text in found))
 
 
-def application_remarks(spec: PolicySpec, there: Collection[str]) -> Iterator[Remark]:
-    """Names in a policy of whole applications that none of its applications (`there`) has, and
-    circles of dependencies. Neither is refused: an application may come later, and those of a
-    circle come back together."""
+def application_remarks(
+    spec: PolicySpec, applications: Collection[str], cycles: Sequence[tuple[str, ...]]
+) -> Iterator[Remark]:
+    """Names in a policy of whole applications that none of its `applications` has, and cycles of
+    dependencies (`dependency_cycles`). Neither is refused: an application may come later, and those
+    of a cycle come back together."""
     fields = {
         "priorities": [item.query for item in spec.priorities],
         "lagGoals": [item.query for item in spec.lag_goals],
@@ -138,9 +147,9 @@ def application_remarks(spec: PolicySpec, there: Collection[str]) -> Iterator[Re
         f"applications[{item.name}].dependsOn": [*item.depends_on] for item in spec.applications
     }
     unknown = {
-        field: named(tuple(sorted({*names}.difference(there))))
+        field: named(tuple(sorted({*names}.difference(applications))))
         for field, names in fields.items()
-        if {*names}.difference(there)
+        if {*names}.difference(applications)
     }
     if unknown:
         shown = ", ".join(
@@ -148,50 +157,45 @@ def application_remarks(spec: PolicySpec, there: Collection[str]) -> Iterator[Re
         )
         more = len(unknown) - SHOWN_MAX
         fields_more = f", and so do {counted(more, 'other field')}" if more > 0 else ""
+        # It does not list the names that are there: the text would change with each application.
         text = (
-            f"{shown}{fields_more}: no application of this policy has such a name; there are: "
-            f"{named(tuple(sorted(there)))}. Correct the name, or start the application: until "
-            "then the entry has no effect, and nothing waits for it."
+            f"{shown}{fields_more}: no application of this policy has such a name. Correct the "
+            "name, or start the application: until then the entry has no effect, and nothing waits "
+            "for it."
         )
         yield ResourceReason.UNKNOWN_APPLICATIONS, text
-    circles = _circles({item.name: item.depends_on for item in spec.applications})
-    if circles:
+    if cycles:
         text = (
-            f"applications: by their dependsOn {named(circles[0])} depend on each other, so they "
+            f"applications: by their dependsOn {named(cycles[0])} depend on each other, so they "
             "come back together. Leave one of these names out where an order is meant."
         )
-        if len(circles[0]) == 1:
-            text = f"applications[{circles[0][0]}].dependsOn names itself. Leave that name out."
-        if len(circles) > 1:
-            text += f" So it is with {counted(len(circles) - 1, 'other group')}."
-        yield ResourceReason.DEPENDENCY_CIRCLE, text
+        if len(cycles[0]) == 1:
+            text = f"applications[{cycles[0][0]}].dependsOn names itself. Leave that name out."
+        if len(cycles) > 1:
+            text += f" So it is with {counted(len(cycles) - 1, 'other group')}."
+        yield ResourceReason.DEPENDENCY_CYCLE, text
 
 
-def _circles(depends_on: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """Groups of applications each of which depends on all others of its group, in order."""
-    upstream = {name: _upstream(name, depends_on) for name in depends_on}
-    found = {
-        tuple(sorted(other for other in upstream[name] if name in upstream.get(other, ())))
-        for name in depends_on
-    }
-    return sorted(found - {()})
+def dependency_cycles(spec: PolicySpec) -> list[tuple[str, ...]]:
+    """Groups of applications each of which depends on all others of its group, directly or not, in
+    order; also one that names itself. In time linear in the names."""
+    try:
+        graphlib.TopologicalSorter(
+            {item.name: item.depends_on for item in spec.applications}
+        ).prepare()
+    except graphlib.CycleError:
+        pass  # networkx takes a while to import, and is needed for the groups alone
+    else:
+        return []
+    edges = [(item.name, other) for item in spec.applications for other in item.depends_on]
+    graph = nx.DiGraph(edges)
+    groups = (tuple(sorted(group)) for group in nx.strongly_connected_components(graph))
+    return sorted(group for group in groups if len(group) > 1 or graph.has_edge(group[0], group[0]))
 
 
-def _upstream(name: str, depends_on: Mapping[str, Sequence[str]]) -> set[str]:
-    """All that an application depends on, directly or not; itself where it is in a circle."""
-    found: set[str] = set()
-    open_ = [*depends_on[name]]
-    while open_:
-        other = open_.pop()
-        if other not in found:
-            found.add(other)
-            open_ += depends_on.get(other, ())
-    return found
-
-
-def class_missing(spec: PolicySpec, there: Iterable[str]) -> ConditionFinding:
+def class_missing(spec: PolicySpec, class_names: Iterable[str]) -> ConditionFinding:
     """The policy's class is not there: nothing is done for its applications until it is."""
-    names = named(tuple(sorted(there))) or "none"
+    names = named(tuple(sorted(class_names))) or "none"
     text = f"There is no RecoveryClass {spec.class_name}; there are: {names}."
     return ConditionFinding(ACCEPTED, False, ResourceReason.CLASS_MISSING, text)
 

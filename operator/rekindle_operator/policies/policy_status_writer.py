@@ -37,7 +37,7 @@ from rekindle_operator.cluster.pods import APPLICATION_LABEL, PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.policies import effective_policy, policy_conditions
 from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
-from rekindle_operator.policies.policy_conditions import DomainLossForecast
+from rekindle_operator.policies.policy_conditions import DomainLossForecast, Remark
 from rekindle_operator.policies.policy_selection import Overlap, ProtectionReason
 from rekindle_operator.recovery import event_writer, kubernetes_events
 from rekindle_operator.recovery.kubernetes_events import ObjectReference
@@ -95,7 +95,8 @@ PAUSE_SHARE = 20.0
 class PolicyStatusWriter:
     """`queries` (application -> its queries) is None for one that nobody has heard of, as `stopped`
     (application -> its queries that have, with why); `outlook` is what a lost domain would stop;
-    `dangers` (applications) is what may make coordination fail. `_found` is what was worked out
+    `dangers` (applications) is what may make coordination fail, and `gate_dangers` what does so for
+    whole applications alone. `_found` is what was worked out
     last of each resource, beside what stood there then: as long as both are so, there is nothing to
     do."""
 
@@ -107,10 +108,13 @@ class PolicyStatusWriter:
     stopped: Callable[[Place], Mapping[str, tuple[str, ...]] | None]
     outlook: Callable[[Place], DomainLossForecast | None]
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
+    gate_dangers: Callable[[], tuple[Danger, ...]] = tuple
     _marked: dict[str, str] = field(default_factory=dict)
     _at: float = 0.0
     _pause_seconds: float = PAUSE_SECONDS
     _found: dict[str, tuple[object, object]] = field(default_factory=dict)
+    # by the UID of a policy, with the generation of which they are
+    _cycles: dict[str, tuple[int, list[tuple[str, ...]]]] = field(default_factory=dict)
 
     def refresh(self, *, stirred: bool) -> bool:
         """Work all statuses out anew when something was stirred, a while after the last time;
@@ -149,15 +153,18 @@ class PolicyStatusWriter:
     def _forget_gone(self) -> None:
         """Keep nothing of policies and classes that are not there any more."""
         resources = (*self.known.policies.values(), *self.known.classes.values())
-        there = {_name(resource) for resource in resources}
-        for name in self._found.keys() - there:
+        names = {_name(resource) for resource in resources}
+        uids = {resource.metadata.uid for resource in resources}
+        for uid in self._cycles.keys() - uids:
+            del self._cycles[uid]
+        for name in self._found.keys() - names:
             self._found.pop(name, None)  # an errand may have taken it out on its thread
 
-    def _recovering(self) -> dict[str, int]:
-        """How many recoveries of each policy (namespace/name) are not over."""
-        found: dict[str, int] = defaultdict(int)
+    def _recovering(self) -> dict[str, list[Place]]:
+        """The application of each Recovery of a policy (namespace/name) that is not over."""
+        found: dict[str, list[Place]] = defaultdict(list)
         for place, item in self.known.open_recoveries():
-            found[f"{place.namespace}/{item.spec.policy_name}"] += 1
+            found[f"{place.namespace}/{item.spec.policy_name}"].append(place)
         return found
 
     def _refresh_policy(
@@ -165,7 +172,7 @@ class PolicyStatusWriter:
         policy: RecoveryPolicy,
         applications: list[MatchedApplication],
         overlaps: list[Overlap],
-        recovering: Mapping[str, int],
+        recovering: Mapping[str, list[Place]],
     ) -> None:
         name = identity(policy)
         effective = self.known.effective(name)
@@ -175,7 +182,12 @@ class PolicyStatusWriter:
         if whole:
             selected = [_without_sidecar(item) for item in selected]
         places = [item.place for item in applications]
+        if whole:
+            # of an application whose driver has gone nothing may be there until it comes back
+            places = sorted({*places, *recovering.get(name, ())})
         dangers = self.dangers(places)
+        if whole:
+            dangers = (*self.gate_dangers(), *dangers)
         findings = (
             self._accepted(policy, effective, places, len(overlaps)),
             policy_conditions.exclusive(name, overlaps),
@@ -192,7 +204,7 @@ class PolicyStatusWriter:
         )
         status = PolicyStatus(
             observed_generation=policy.metadata.generation,
-            recovering=recovering.get(name, 0),
+            recovering=len(recovering.get(name, ())),
             webhook_away=any(reason == RecoveryReason.WEBHOOK_AWAY for reason, _ in dangers),
             applications=tuple(selected),
             narrowed=effective.narrowed if isinstance(effective, Effective) else (),
@@ -214,21 +226,29 @@ class PolicyStatusWriter:
         if isinstance(effective, InputError):
             return policy_conditions.unreadable(effective)
         if policy.spec.recovers == "Applications":
-            there = {place.application for place in places}
-            remarks = policy_conditions.application_remarks(policy.spec, there) if there else ()
+            remarks = self._remarks(policy, places) if places else ()
             return policy_conditions.accepted(effective, len(places), (), overlaps, remarks)
         unknown = self._unknown(effective, places)
         return policy_conditions.accepted(effective, len(places), unknown, overlaps)
+
+    def _remarks(self, policy: RecoveryPolicy, places: list[Place]) -> Iterable[Remark]:
+        uid, generation = policy.metadata.uid, policy.metadata.generation
+        known = self._cycles.get(uid)
+        if known is None or known[0] != generation:
+            known = generation, policy_conditions.dependency_cycles(policy.spec)
+            self._cycles[uid] = known
+        names = {place.application for place in places}
+        return policy_conditions.application_remarks(policy.spec, names, known[1])
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
         """Queries with a priority that no pipeline has, as far as all of them are known."""
         heard = [self.queries(place) for place in places]
         if not heard or None in heard:
             return ()
-        there = frozenset().union(*(item for item in heard if item is not None))
-        return effective_policy.known(effective, there)[1]
+        queries = frozenset().union(*(item for item in heard if item is not None))
+        return effective_policy.known(effective, queries)[1]
 
-    def _refresh_classes(self, recovering: Mapping[str, int]) -> None:
+    def _refresh_classes(self, recovering: Mapping[str, list[Place]]) -> None:
         users: dict[str, list[str]] = defaultdict(list)
         for name, policy in self.known.policies.items():
             users[policy.spec.class_name].append(name)
@@ -238,7 +258,7 @@ class PolicyStatusWriter:
                 class_.status,
                 observed_generation=class_.metadata.generation,
                 policies=len(named),
-                recovering=sum(recovering.get(name, 0) for name in named),
+                recovering=sum(len(recovering.get(name, ())) for name in named),
                 conditions=_conditions(
                     class_,
                     class_.status.conditions,

@@ -33,6 +33,7 @@ class RecoveryReason(Explained):
     STORE_DEGRADED = "store-degraded", "a server of the coordination store does not answer"
     STORE_SINGLE = "store-single", "the coordination store has one server only"
     WEBHOOK_AWAY = "webhook-away", "no replica of the webhook is available"
+    GATES_MISSING = "gates-missing", "the webhook is not asked whether pods wait for their turn"
     NO_STANDBY = "no-standby", "nobody would take over from the coordinator"
 
 

@@ -16,7 +16,6 @@ do. The webhook is a process of its own, the command `rekindle-webhook`.
     certificate_store      the certificate in its Secret, and the authorities in the configuration
     webhook_server         HTTPS in a thread of its own
     webhook_main           the command `rekindle-webhook`: all of it put together
-    gate_release           the command `rekindle-release-gates`: no pod waits any more
 
 In the operator's process:
 

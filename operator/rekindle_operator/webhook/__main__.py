@@ -1,7 +1,4 @@
-"""Runs the webhook: `rekindle-webhook`, or `python -m rekindle_operator.webhook`.
-
-`rekindle-release-gates`, which ends its work on whole applications, is started here as well.
-"""
+"""Runs the webhook: `rekindle-webhook`, or `python -m rekindle_operator.webhook`."""
 
 import signal
 
@@ -14,14 +11,6 @@ def main() -> None:
     from rekindle_operator.webhook import webhook_main  # what it imports takes its time
 
     webhook_main.main()
-
-
-def release_gates() -> None:
-    """Runs `rekindle-release-gates`; exits."""
-    interrupts.end_at_once(signal.SIGTERM)
-    from rekindle_operator.webhook import gate_release  # what it imports takes its time
-
-    gate_release.main()
 
 
 if __name__ == "__main__":

@@ -30,8 +30,9 @@ KEY, WAITING_KEY = "avoided.json", "waiting.json"
 VERSION = 1
 RENEW_SECONDS = 60.0
 # `at` is by the clock of the operator's node, the age by that of the webhook's. Where the first is
-# behind, a record counts from the second one on, which was written after the first was seen. Where
-# it is ahead, a record that is seen late counts longer, by so much at most.
+# behind, a record counts as written when the webhook's watch was last current without it, a minute
+# ago at most; the one that a webhook lists as it starts may not count. Where it is ahead, a record
+# that is seen late counts longer, by so much at most.
 VALID_SECONDS = 180.0
 # The API server keeps objects of 1 MiB: so much of it is for either record. What does not fit is
 # left out: of each application its nodes first, which stand in domains mostly, then the newest

@@ -58,10 +58,11 @@ class WatchedPolicies:
     applications: dict[str, SparkApplicationSeen] = field(default_factory=dict)
     avoided: dict[str, tuple[Domain, ...]] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()
-    # the newest record: its own time, when it was first seen, and until when both hold
+    # the newest record: its own time, and until when both hold
     avoided_written: datetime | None = None
-    avoided_seen_at: float = 0.0
     avoided_until: float = 0.0
+    # when all records that had been written until then were known last; None before the first list
+    avoided_current_at: float | None = None
     _view: PolicyView | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -121,17 +122,21 @@ class WatchedPolicies:
     def see_avoided(self, record: AvoidedRecord, waiting: frozenset[str]) -> None:
         """Both hold for `VALID_SECONDS` after the record was written, and no longer: the operator
         may have gone since. It says when that was. By a clock that is behind ours it seems older
-        than it is; but it was written after the one before was seen."""
+        than it is; but it was written after the watch was current without it. Bookmarks come every
+        minute, so a record of such a clock holds for two minutes at least."""
         before, self.avoided_written = self.avoided_written, record.at
         if record.at == before:
             return  # it is listed again
-        now, age_seconds = self.clock(), (self.wall_clock() - record.at).total_seconds()
-        written_at = now - max(0.0, age_seconds)
-        if before is not None:
-            written_at = max(written_at, self.avoided_seen_at)
+        age_seconds = (self.wall_clock() - record.at).total_seconds()
+        written_at = self.clock() - max(0.0, age_seconds)
+        if self.avoided_current_at is not None:
+            written_at = max(written_at, self.avoided_current_at)
         self.avoided, self.waiting = record.avoided, waiting
-        self.avoided_seen_at = now
         self.avoided_until = written_at + avoided_domains.VALID_SECONDS
+
+    def see_avoided_current(self) -> None:
+        """No other record has been written until now."""
+        self.avoided_current_at = self.clock()
 
     def see_nothing_avoided(self) -> None:
         """There is no record."""
@@ -230,7 +235,9 @@ def watchers(
     whole = replace(api, page_items=PAGE_ITEMS)
     policies = WatchHandler(_policy_seen, _gone, _policies_only)
     classes = WatchHandler(_class_seen, _gone, _classes_only)
-    avoided = WatchHandler(_avoided_seen, _avoided_gone, _avoided_only)
+    avoided = WatchHandler(
+        _avoided_seen, _avoided_gone, _avoided_only, WatchedPolicies.see_avoided_current
+    )
     scope = WatchScope(namespace, avoided_domains.NAME)
     yield ObjectWatcher(whole, object_kinds.CLASSES, classes, inbox, log, silence_seconds)
     yield ObjectWatcher(whole, object_kinds.POLICIES, policies, inbox, log, silence_seconds)

@@ -1,7 +1,9 @@
 """What the operator that acts does for the webhook: certificate, domains, pods that wait, a look.
 
-The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate, and
-whether the webhook's Deployment has a replica, are looked after from a thread each; the domains
+The webhook itself is a process of its own (`webhook_main`) and writes nothing. The certificate is
+looked after from a thread of its own. Another one looks whether the webhook's Deployment has a
+replica, and whether the API server asks the webhook about pods that may have to wait: the Job
+before an uninstall takes that out of the configuration, and stays behind when it fails. The domains
 that executors of applications with an incident avoid are worked out by the deciding thread and
 written by the work queue (`avoided_domains`).
 
@@ -18,7 +20,7 @@ from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster import object_kinds
 from rekindle_operator.cluster.api_client import NOT_FOUND, Api, ApiRefused, path_of
 from rekindle_operator.cluster.cluster_view import ClusterView
-from rekindle_operator.cluster.json_access import count
+from rekindle_operator.cluster.json_access import count, items, text
 from rekindle_operator.cluster.work_queue import UpkeepThread, WorkQueue
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.detection.detection_runner import DetectionRunner
@@ -26,6 +28,7 @@ from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.webhook import avoided_domains, certificate_store
 from rekindle_operator.webhook.certificate_store import CertificateStore
 from rekindle_operator.webhook.injector import Impairment, avoided
+from rekindle_operator.webhook.webhook_configuration import TURNS
 
 TEND_SECONDS, FIRST_SECONDS = 5.0, 1.0
 # A Deployment of one replica has none for some seconds when that is replaced.
@@ -56,6 +59,9 @@ class WebhookUpkeep:
     _written_at: float = 0.0
     # since when no replica of the webhook has been available
     _absent_since: float | None = None
+    # since when the configuration has had no entry for pods that wait; whether that is logged
+    _gateless_since: float | None = None
+    _gateless_logged: bool = False
     _threads: tuple[UpkeepThread, ...] = ()
 
     def __post_init__(self) -> None:
@@ -98,6 +104,32 @@ class WebhookUpkeep:
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = self.clock()
+        self._look_for_gates()
+
+    @property
+    def gates_are_missing(self) -> bool:
+        """Whether pods of whole applications are to wait for their turn, and the API server has had
+        no reason to ask the webhook about them for `AWAY_SECONDS`."""
+        begin = self._gateless_since
+        return begin is not None and self.clock() - begin >= AWAY_SECONDS
+
+    def _look_for_gates(self) -> None:
+        """Whoever keeps the certificate, cert-manager for example."""
+        name = self.options.webhook_configuration
+        if not self.acts() or not self.options.whole_applications:
+            self._gateless_since = None
+            return
+        found = self.api.get(f"{certificate_store.CONFIGURATIONS}/{name}")
+        if any(text(item, "name") == TURNS for item in items(found, "webhooks")):
+            self._gateless_since = None
+        elif self._gateless_since is None:
+            self._gateless_since = self.clock()
+        if self.gates_are_missing != self._gateless_logged:
+            self._gateless_logged = self.gates_are_missing
+            if self._gateless_logged:
+                self.log.write("gates-missing", configuration=name, webhook=TURNS)
+            else:
+                self.log.write("gates-back", configuration=name, webhook=TURNS)
 
     def refresh(self, places: Iterable[Place], *, stirred: bool) -> None:
         """Have the webhook told what executors avoid by what is known now: of the losses of these

@@ -5,8 +5,10 @@ with the rights of its account, and then reports the end of its pod, as a kubele
 """
 
 import importlib
+import os
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,8 +35,9 @@ from operator_process import WebhookProcess
 
 from rekindle_operator.cluster import application_matching
 from rekindle_operator.cluster.pods import GATE, pod_seen, without_gate
+from rekindle_operator.gates.gate_release import PROGRAM
 from rekindle_operator.webhook import avoided_domains, webhook_configuration
-from rekindle_operator.webhook.gate_release import PROGRAM
+from rekindle_operator.webhook.webhook_configuration import TURNS
 from testbed.control_plane import ControlPlane
 
 HOST = "127.0.0.1"
@@ -294,6 +297,46 @@ def left_over(cluster: client.ApiClient) -> set[str]:
     return {item.metadata.name for item in found}
 
 
+def asks_about_turns(cluster: client.ApiClient) -> bool:
+    """Whether the API server asks the webhook about pods that may have to wait."""
+    admission: Any = client.AdmissionregistrationV1Api(cluster)
+    found = admission.read_mutating_webhook_configuration(RELEASE)
+    return TURNS in {item.name for item in found.webhooks}
+
+
+def lift_as_the_page_says(kubectl: Path, control_plane: ControlPlane, folder: Path) -> None:
+    """The commands of docs/install.md for who has no plugin. A pod of which every change is refused
+    keeps no other waiting."""
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("kubectl alone finds the pods and lifts the gate of each:\n\n")
+    commands = textwrap.dedent(rest.partition("\n\n")[0])
+    assert commands.startswith("kubectl get pods -A"), commands
+    (folder / "kubectl").symlink_to(kubectl)
+    done = subprocess.run(
+        ["sh", "-c", commands],
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(control_plane.kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS_MAX,
+    )
+    assert "pod/later patched" in done.stdout, done.stdout + done.stderr
+    assert "it stays as it is" in done.stderr
+
+
+def assert_rollback_restores(installed: Helm, cluster: client.ApiClient) -> None:
+    """The release is kept: an upgrade is refused at first, and goes after a rollback."""
+    assert not asks_about_turns(cluster), "the Job has taken it away"
+    upgrade = ("upgrade", RELEASE, CHART, *VALUES)
+    code, _, errors = installed.run(*upgrade)
+    assert code != 0
+    assert "uninstalling" in errors or "has no deployed releases" in errors, errors
+    assert not asks_about_turns(cluster)
+    installed.do("rollback", RELEASE, "1")
+    assert asks_about_turns(cluster)
+    installed.do(*upgrade)
+    assert asks_about_turns(cluster)
+
+
 @pytest.fixture
 def stubborn(cluster: client.ApiClient, namespace: str) -> Iterator[str]:
     """A pod of which an admission policy of the cluster refuses every change."""
@@ -335,31 +378,37 @@ def stubborn(cluster: client.ApiClient, namespace: str) -> Iterator[str]:
         admission.delete_validating_admission_policy("stubborn")
 
 
-def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_names_pod_and_remedy(
+def test_an_uninstall_that_cannot_lift_a_gate_removes_nothing_and_a_rollback_mends_the_release(
     installed: Helm,
     cluster: client.ApiClient,
     control_plane: ControlPlane,
     namespace: str,
     stubborn: str,
     gates: Gates,
+    kubectl: Path,
+    tmp_path: Path,
 ) -> None:
     core: Any = client.CoreV1Api(cluster)
     core.create_namespaced_pod(namespace, plain_pod("other", GATE))
     with ExitStack() as stack:
         uninstall = Uninstall.begin(stack, installed, cluster, control_plane)
         account = control_plane.service_account_kubeconfig(NAMESPACE, PROGRAM)
-        done = uninstall.run(account, "--within-seconds=15")
+        done = uninstall.run(account, "--timeout-seconds=15")
         assert done.returncode == 1, done.stdout
         (sentence,) = done.stderr.splitlines()
         assert sentence.startswith(f"pod {namespace}/{stubborn}: our scheduling gate cannot be l")
         assert "it stays as it is" in sentence
         assert "run `helm uninstall` again with --no-hooks, and then" in sentence
         assert (gates(namespace, "other"), gates(namespace, stubborn)) == ([], [GATE])
-        code, said = uninstall.end(done.returncode)
+        code, printed = uninstall.end(done.returncode)
         assert code != 0
-        assert PROGRAM in said, "helm names the Job"
+        assert PROGRAM in printed, "helm names the Job"
     assert client.AppsV1Api(cluster).list_namespaced_deployment(NAMESPACE).items
+    assert_rollback_restores(installed, cluster)
+    core.create_namespaced_pod(namespace, plain_pod("later", KUEUE, GATE))
     installed.do("uninstall", RELEASE, "--no-hooks", "--wait")
+    lift_as_the_page_says(kubectl, control_plane, tmp_path)
+    assert (gates(namespace, "later"), gates(namespace, stubborn)) == ([KUEUE], [GATE])
     assert not client.AppsV1Api(cluster).list_namespaced_deployment(NAMESPACE).items
     batch: Any = client.BatchV1Api(cluster)
     batch.delete_namespaced_job(PROGRAM, NAMESPACE, propagation_policy="Background")

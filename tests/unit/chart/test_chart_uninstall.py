@@ -6,7 +6,7 @@ import pytest
 from chart_commands import NAMESPACE, Helm, Object, pick
 
 import rekindle
-from rekindle_operator.webhook import gate_release
+from rekindle_operator.gates import gate_release
 
 HOOKS = "helm.sh/hook"
 
@@ -52,9 +52,50 @@ def test_before_the_chart_goes_a_job_releases_all_pods_that_wait_for_their_turn(
     options = {word.partition("=")[0] for word in container["args"]}
     known = inspect.signature(gate_release.release_gates).parameters
     assert options <= {f"--{name.replace('_', '-')}" for name in known}
-    assert "--within-seconds=150" in container["args"], "the rest is for its pod to come up"
+    assert "--helm-only" in container["args"], "at an installation without Helm it does no harm"
+    assert "--timeout-seconds=150" in container["args"], "the rest is for its pod to come up"
     labels = job["spec"]["template"]["metadata"]["labels"]
     assert found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
+
+
+def test_the_job_has_what_the_operators_pod_has_and_its_own_values_hold_over_that(
+    renderer: Helm,
+) -> None:
+    settings = (
+        "wholeApplications=true",
+        "operator.podLabels.team=data",
+        "operator.podLabels.mesh=on",
+        "operator.podLabels.app\\.kubernetes\\.io/component=other",
+        "operator.podAnnotations.inject=yes",
+        "operator.serviceAccountAnnotations.role=ours",
+        "uninstall.podLabels.mesh=off",
+        "uninstall.podAnnotations.inject=no",
+        "uninstall.jobLabels.kueue\\.x-k8s\\.io/queue-name=system",
+    )
+    words = [word for value in settings for word in ("--set-string", value)]
+    words[1], words[0] = "wholeApplications=true", "--set"
+    objects = renderer.objects(*words)
+    found = hooks(objects)
+    job = found["Job"]
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "system"
+    assert found["ServiceAccount"]["metadata"]["annotations"]["role"] == "ours"
+    template = job["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    assert (labels["team"], labels["mesh"]) == ("data", "off")
+    selector = found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
+    assert selector.items() <= labels.items()
+    assert template["metadata"]["annotations"] == {"inject": "no"}
+    operator = pick(objects, "Deployment", "rekindle-operator")["spec"]["template"]
+    assert operator["metadata"]["labels"]["mesh"] == "on"
+
+    def resources(pod: Object) -> Object:
+        (container,) = pod["spec"]["containers"]
+        given: Object = container["resources"]
+        return given
+
+    assert resources(template) == resources(operator)
+    small = renderer.objects(*words, "--set", "uninstall.resources.limits.memory=256Mi")
+    assert resources(hooks(small)["Job"]["spec"]["template"]) == {"limits": {"memory": "256Mi"}}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from rekindle_operator.controller import operator_main
-from rekindle_operator.webhook import gate_release, webhook_main
+from rekindle_operator.gates import gate_release
+from rekindle_operator.webhook import webhook_main
 
 OPERATOR, WEBHOOK = "rekindle-operator", "rekindle-webhook"
 RELEASE = "rekindle-release-gates"
@@ -48,7 +49,7 @@ def start(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> int
             "--kubeconfig /nonexistent: ",
         ),
         (RELEASE, ["--nope"], NO_OPTION.format(RELEASE)),
-        (RELEASE, ["--within-seconds", "0"], "--within-seconds"),
+        (RELEASE, ["--timeout-seconds", "0"], "--timeout-seconds"),
         (RELEASE, ["--kubeconfig", "/nonexistent"], "--kubeconfig /nonexistent: "),
     ],
 )

@@ -1,11 +1,12 @@
 """`kubectl rekindle release`: pods that wait for their turn run, also without an operator."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from rekindle.model.errors import InputError
-from rekindle_operator.cluster.pods import has_gate, without_gate
+from rekindle_operator.gates import waiting_pods
 from rekindle_operator.kubectl import (
     application_reader,
     plugin_options,
@@ -25,9 +26,6 @@ from rekindle_operator.kubectl.api_connection import (
 from rekindle_operator.kubectl.application_reader import ObjectLists
 
 MANAGER = "kubectl-rekindle-release"
-NOT_FOUND, CONFLICT = 404, 409
-# A pod with a gate is Pending.
-PENDING = "status.phase=Pending"
 MORE = (
     "New pods may still have to wait: for three minutes after the last word of an operator that is "
     "gone; where one runs, until `kubectl rekindle pause`."
@@ -70,7 +68,7 @@ def release(
         pods = _waiting(cluster, name)
         refusals: list[ApiRefusal] = []
         if not dry_run:
-            pods = [pod for pod in pods if _lifted(cluster, pod, refusals)]
+            pods, refusals = _lift(cluster, pods)
         where = None if everywhere else cluster.default_namespace
     names = sorted(_shown(pod, everywhere=everywhere) for pod in pods)
     if output is plugin_options.Form.JSON:
@@ -81,7 +79,7 @@ def release(
         head = "all namespaces" if everywhere else head
         _show(head, names, dry_run=dry_run)
     if refusals:
-        raise _kept(refusals)
+        raise _refused(refusals)
 
 
 def _shown(pod: Object, *, everywhere: bool) -> str:
@@ -96,9 +94,9 @@ def _show(head: str, names: list[str], *, dry_run: bool) -> None:
         terminal_output.show(f"{head}: no pod waits for its turn.")
         return
     gates = "the gate of 1 pod" if len(names) == 1 else f"the gates of {len(names)} pods"
-    said = "would be lifted" if dry_run else "is lifted" if len(names) == 1 else "are lifted"
+    verb = "would be lifted" if dry_run else "is lifted" if len(names) == 1 else "are lifted"
     terminal_output.show(
-        f"{head}: {gates} {said}.",
+        f"{head}: {gates} {verb}.",
         *(f"  {item}" for item in names),
         MORE,
     )
@@ -107,10 +105,10 @@ def _show(head: str, names: list[str], *, dry_run: bool) -> None:
 def _waiting(cluster: ApiConnection, policy: str | None) -> list[Object]:
     """Pods with our gate: of a policy's applications, or all, whatever their labels are."""
     if policy is None:
-        pending = cluster.list(PODS, cluster.namespace, fieldSelector=PENDING)
-        return [pod for pod in pending if has_gate(pod["spec"].get("schedulingGates"))]
+        pending = cluster.list(PODS, cluster.namespace, fieldSelector=waiting_pods.PENDING)
+        return [*waiting_pods.waiting(pending)]
     pods = preflight_reader.read_pods(cluster)
-    gated = [pod for pod in pods if has_gate(pod["spec"].get("schedulingGates"))]
+    gated = [*waiting_pods.waiting(pods)]
     if not gated:
         return []
     uids = _uids(cluster, pods, policy)
@@ -136,46 +134,41 @@ def _uids(cluster: ApiConnection, pods: tuple[Object, ...], policy: str) -> set[
     }
 
 
-def _kept(refusals: list[ApiRefusal]) -> InputError:
+def _refused(refusals: list[ApiRefusal]) -> InputError:
     """An admission policy may refuse one pod and not another."""
     first, more = refusals[0], len(refusals) - 1
     others = f"; {more} more keep{'s its gate' if more == 1 else ' their gates'}" if more else ""
     return InputError(where=first.where, what=f"{first.what}{others}", remedy=first.remedy)
 
 
-def _lifted(cluster: ApiConnection, pod: Object, refusals: list[ApiRefusal]) -> bool:
-    """Take our gate off a pod; whether it is off. What is refused of a pod that is there is added
-    to the refusals, for others wait as well."""
-    refusal = _refusal(cluster, pod)
-    if refusal is not None and refusal.status == CONFLICT:
+def _lift(cluster: ApiConnection, pods: Iterable[Object]) -> tuple[list[Object], list[ApiRefusal]]:
+    """Take our gate off pods: those from which it is off, and what was refused of the others. One
+    that has changed meanwhile is tried once more."""
+
+    def patch(namespace: str, name: str, change: Object) -> tuple[int, ApiRefusal] | None:
         try:
-            if not _still_waits(cluster, pod):
-                return False
-            refusal = _refusal(cluster, pod)
-        except ApiRefusal as other:  # the look at it is refused
-            refusal = other
-    if refusal is not None and refusal.status != NOT_FOUND:
-        refusals.append(refusal)
-    return refusal is None
+            cluster.merge(PODS, (namespace, name), change, MANAGER, STRATEGIC)
+        except ApiRefusal as refusal:
+            return refusal.status, refusal
+        return None
+
+    first = waiting_pods.lift(pods, patch)
+    refusals = [refusal for _, refusal in first.refused]
+    again: list[Object] = []
+    for pod, _ in first.changed:
+        try:
+            again += _still_waiting(cluster, pod)
+        except ApiRefusal as refusal:
+            refusals.append(refusal)
+    second = waiting_pods.lift(again, patch)
+    refusals += [refusal for _, refusal in (*second.changed, *second.refused)]
+    return [*first.lifted, *second.lifted], refusals
 
 
-def _refusal(cluster: ApiConnection, pod: Object) -> ApiRefusal | None:
-    metadata = pod["metadata"]
-    place = metadata["namespace"], metadata["name"]
-    try:
-        cluster.merge(PODS, place, without_gate(metadata["uid"]), MANAGER, STRATEGIC)
-    except ApiRefusal as refusal:
-        return refusal
-    return None
-
-
-def _still_waits(cluster: ApiConnection, pod: Object) -> bool:
-    """Whether a pod that was in conflict with a change is there, and has our gate: another pod may
-    have its name by now. The right to list pods is enough."""
+def _still_waiting(cluster: ApiConnection, pod: Object) -> list[Object]:
+    """A pod that was in conflict with a change, as it is now, where it still waits; nothing where
+    another pod has its name. The right to list pods is enough."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     found = cluster.list(PODS, namespace, fieldSelector=f"metadata.name={name}")
-    return any(
-        item["metadata"]["uid"] == pod["metadata"]["uid"]
-        and has_gate(item["spec"].get("schedulingGates"))
-        for item in found
-    )
+    same = [item for item in found if item["metadata"]["uid"] == pod["metadata"]["uid"]]
+    return [*waiting_pods.waiting(same)]

@@ -69,7 +69,7 @@ def test_a_dependency_comes_with_what_depends_on_it() -> None:
     assert planned({"a": 4_000}, ingest, orders).chosen == ("orders", "ingest")
 
 
-def test_a_circle_of_dependencies_comes_together() -> None:
+def test_a_cycle_of_dependencies_comes_together() -> None:
     one, other = (
         waiting("a", 1, 1_000, depends_on=("b",)),
         waiting("b", 1, 1_000, depends_on=("a",)),

@@ -38,7 +38,9 @@ class World:
         self.pods: dict[str, Body] = {}
         self.asked = 0
         self.left: list[str] = []
-        unused: Any = SimpleNamespace(forget=lambda *_: None, dangers=lambda *_: ())
+        unused: Any = SimpleNamespace(
+            forget=lambda *_: None, dangers=lambda *_: (), gate_dangers=lambda: ()
+        )
         self.inbox: EventInbox[ClusterView] = EventInbox()
         self.effects = Effects(
             known=self.known,

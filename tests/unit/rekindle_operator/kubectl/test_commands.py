@@ -370,7 +370,7 @@ def test_of_an_application_that_is_well_it_is_said_that_nothing_was_lost(
     ("phase", "reason", "is_said"),
     [
         ("CatchingUp", "UnknownApplications", True),
-        ("CatchingUp", "DependencyCircle", True),
+        ("CatchingUp", "DependencyCycle", True),
         ("CatchingUp", "Narrowed", False),
         ("Recovered", "UnknownApplications", False),
     ],

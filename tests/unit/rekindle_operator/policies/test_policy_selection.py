@@ -192,9 +192,10 @@ def test_a_policy_holds_and_says_what_is_not_as_its_author_may_think(
     assert ("class shared allows 5" in found.message) == bool(everything.narrowed)
 
 
-def remarks(there: set[str], **spec: Any) -> dict[ResourceReason, str]:
-    made = make_policy(recovers="Applications", **spec)
-    return dict(policy_conditions.application_remarks(made.spec, there))
+def remarks(names: set[str], **spec: Any) -> dict[ResourceReason, str]:
+    made = make_policy(recovers="Applications", **spec).spec
+    cycles = policy_conditions.dependency_cycles(made)
+    return dict(policy_conditions.application_remarks(made, names, cycles))
 
 
 def test_names_that_a_policy_of_whole_applications_does_not_select_are_said_with_their_fields() -> (
@@ -212,8 +213,8 @@ def test_names_that_a_policy_of_whole_applications_does_not_select_are_said_with
         ResourceReason.UNKNOWN_APPLICATIONS: (
             "priorities names departure, applications names arrivals, "
             "applications[departures].dependsOn names ingst: no application of this policy has "
-            "such a name; there are: departures, ingest. Correct the name, or start the "
-            "application: until then the entry has no effect, and nothing waits for it."
+            "such a name. Correct the name, or start the application: until then the entry has no "
+            "effect, and nothing waits for it."
         )
     }
 
@@ -236,13 +237,22 @@ def test_a_policy_whose_names_are_all_there_has_no_remark() -> None:
         ),
     ],
 )
-def test_a_circle_of_dependencies_is_named_with_the_remedy(
+def test_a_cycle_of_dependencies_is_named_with_the_remedy(
     depends_on: dict[str, list[str]], said: str
 ) -> None:
     needs = [{"name": name, "dependsOn": others} for name, others in depends_on.items()]
     found = remarks({*"abcde"}, applications=needs)
-    assert [*found] == [ResourceReason.DEPENDENCY_CIRCLE]
-    assert said in found[ResourceReason.DEPENDENCY_CIRCLE]
+    assert [*found] == [ResourceReason.DEPENDENCY_CYCLE]
+    assert said in found[ResourceReason.DEPENDENCY_CYCLE]
+
+
+def test_the_longest_chain_of_dependencies_that_a_policy_may_have_has_one_cycle() -> None:
+    names = [f"a-{number:03}" for number in range(200)]
+    needs = [{"name": name, "dependsOn": [names[at - 1]]} for at, name in enumerate(names)]
+    spec = make_policy(recovers="Applications", applications=needs).spec
+    assert policy_conditions.dependency_cycles(spec) == [tuple(names)]
+    spec = make_policy(recovers="Applications", applications=needs[1:]).spec
+    assert policy_conditions.dependency_cycles(spec) == []
 
 
 def test_of_many_unknown_names_some_are_said_and_the_policy_holds_all_the_same() -> None:

@@ -3,17 +3,21 @@
 from typing import Any, cast
 
 import pytest
-from spark_objects import kubeflow_application
+from spark_objects import client_driver, kubeflow_application
 
 from rekindle.coordination.session import Driver
-from rekindle_operator.api import recovery_class, recovery_policy
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api import recovery_class, recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.pods import pod_seen
 from rekindle_operator.cluster.spark_applications import application_seen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller import coordination_risks
 from rekindle_operator.controller.coordination_risks import Coordination, DriverContact
+from rekindle_operator.policies import policy_conditions
 from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
 from rekindle_operator.recovery.recovery_inputs import Danger
 
@@ -125,7 +129,7 @@ def test_nothing_is_kept_of_a_policy_and_a_class_that_are_gone(known: ClusterVie
         ("departures", [], "AsWritten"),
         ("departures", ["ingst"], "UnknownApplications"),
         ("departure", [], "UnknownApplications"),
-        ("departures", ["departures"], "DependencyCircle"),
+        ("departures", ["departures"], "DependencyCycle"),
     ],
 )
 def test_a_policy_of_whole_applications_says_which_of_its_names_are_not_there(
@@ -144,6 +148,93 @@ def test_a_policy_of_whole_applications_says_which_of_its_names_are_not_there(
     conditions = policy(written.body["status"]).status.conditions
     (accepted,) = (item for item in conditions if item.type == "Accepted")
     assert (accepted.status, accepted.reason) == ("True", reason), accepted.message
+
+
+def whole_policy(generation: int = 3, **spec: Any) -> RecoveryPolicy:
+    """Of drivers by their labels."""
+    metadata = METADATA | {"generation": generation}
+    spec = {"selector": {"drivers": {"labelSelector": {}}}, "recovers": "Applications", **spec}
+    return recovery_policy.from_object({"metadata": metadata, "spec": spec})
+
+
+def whole_world(policy: RecoveryPolicy) -> ClusterView:
+    known = ClusterView()
+    known.see_class(recovery_class.from_object({"metadata": {"name": "default"}, "spec": {}}))
+    known.see_policy(policy)
+    return known
+
+
+def conditions_of(statuses: PolicyStatusWriter, left: Left, written: Written) -> dict[str, Any]:
+    """The conditions of the policy as they are written now: status, reason and message by type."""
+    statuses._at = -1e9
+    assert statuses.refresh(stirred=True)
+    left.errands.pop(KEY, lambda: None)()
+    found = policy(written.body.get("status", {})).status.conditions
+    return {item.type: (item.status, item.reason, item.message) for item in found}
+
+
+def test_conditions_stay_while_the_driver_of_an_application_with_an_open_recovery_is_gone() -> None:
+    """Nothing is there of an application of spark-submit until its driver is made again."""
+    named = whole_policy(
+        priorities=[{"query": "flights", "priority": 9}], applications=[{"name": "flights"}]
+    )
+    known, left, written = whole_world(named), Left(), Written({"metadata": METADATA, "spec": {}})
+    driver = pod_seen(client_driver())
+    assert driver is not None
+    known.registry.see_pod(driver)
+    statuses = writer(known, written, left)
+    before = conditions_of(statuses, left, written)
+    assert before["Accepted"][:2] == ("True", "AsWritten")
+    spec = RecoverySpec(ApplicationReference("Driver", "flights"), 1, "all", "default")
+    recovery = recovery_resource.to_object("flights", spec)
+    known.see_recovery(recovery_resource.from_object(recovery))
+    known.registry.forget_pod(driver.uid)
+    assert known.application(Place("flights", "flights")) is None
+    assert conditions_of(statuses, left, written) == before
+    known.forget_recovery("flights", recovery["metadata"]["name"])
+    assert conditions_of(statuses, left, written)["Accepted"][1] == "NothingSelected"
+
+
+def test_only_policies_of_whole_applications_report_that_no_pod_waits(known: ClusterView) -> None:
+    coordination = Coordination(True, 3, gates_missing=True)
+    missing = coordination_risks.gate_dangers(coordination)
+    for world, reason in ((whole_world(whole_policy()), "GatesMissing"), (known, None)):
+        left, written = Left(), Written({"metadata": METADATA, "spec": {}})
+        statuses = writer(world, written, left, coordination_risks.dangers(coordination))
+        statuses.gate_dangers = lambda: missing
+        risk = conditions_of(statuses, left, written)["CoordinationAtRisk"]
+        assert risk[:2] == (("True", reason) if reason else ("False", "CoordinationSound"))
+    assert not coordination_risks.gate_dangers(Coordination(True, 3))
+
+
+def test_cycles_of_a_policy_are_looked_for_once_for_each_generation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = []
+    found = policy_conditions.dependency_cycles
+
+    def look(spec: Any) -> Any:
+        looked_at.append(spec)
+        return found(spec)
+
+    monkeypatch.setattr(policy_conditions, "dependency_cycles", look)
+    cycle = [{"name": "flights", "dependsOn": ["flights"]}]
+    known = whole_world(whole_policy(applications=cycle))
+    driver = pod_seen(client_driver())
+    assert driver is not None
+    known.registry.see_pod(driver)
+    left, written = Left(), Written({"metadata": METADATA, "spec": {}})
+    statuses = writer(known, written, left)
+    for _ in range(3):
+        assert conditions_of(statuses, left, written)["Accepted"][1] == "DependencyCycle"
+    assert len(looked_at) == 1
+    known.see_policy(whole_policy(4))
+    assert conditions_of(statuses, left, written)["Accepted"][1] == "AsWritten"
+    assert len(looked_at) == 2
+    known.forget_policy("flights", "all")
+    statuses._at = -1e9
+    statuses.refresh(stirred=True)
+    assert not statuses._cycles
 
 
 class TakenOut(dict[str, tuple[object, object]]):

@@ -51,9 +51,16 @@ class Watched:
         return found
 
     def see(self, kind: str, body: Mapping[str, Any]) -> None:
+        """In a list."""
         watcher = self.watcher(kind)
         news = news_of(watcher.telling.seen, watcher.telling, dict(body), kind, watcher.log)
         watcher.inbox.put(news)
+        watcher._tell_current()
+
+    def event(self, type_: str, kind: str, body: Mapping[str, Any]) -> None:
+        """Of a watch; of a bookmark only the version counts."""
+        metadata = {**body.get("metadata", {}), "resourceVersion": "2"}
+        self.watcher(kind)._take({"type": type_, "object": {**body, "metadata": metadata}})
 
     def only(self, kind: str, *uids: str) -> None:
         watcher = self.watcher(kind)
@@ -173,6 +180,33 @@ def test_a_renewal_counts_whatever_the_clock_of_its_operator_says(
     assert watched.known.view().avoided == {"bucket": (ZONE,)}
     watched.now = 300.0
     assert watched.known.view().avoided == {}
+
+
+@pytest.mark.parametrize("clock", [-7_200.0, -200.0, 0.0, 7_200.0])
+def test_the_first_record_of_an_incident_after_a_quiet_hour_counts_whatever_the_clocks_say(
+    watched: Watched, clock: float
+) -> None:
+    """The webhook's clock is ahead of the operator's by more than a record holds."""
+    watched.see("configmaps", waiting_record(clock))
+    watched.now = 10.0
+    watched.event("MODIFIED", "configmaps", waiting_record(10.0 + clock, ()))
+    for watched.now in range(60, 3_600, 60):
+        watched.event("BOOKMARK", "configmaps", {})
+    watched.now = 3_599.0
+    watched.event("MODIFIED", "configmaps", waiting_record(3_599.0 + clock))
+    assert watched.known.gates
+    watched.now = 3_599.0 + avoided_domains.VALID_SECONDS - 60
+    assert watched.known.gates
+    watched.now += 61.0
+    assert not watched.known.gates
+
+
+def test_the_first_record_of_all_counts_where_it_comes_after_the_list(watched: Watched) -> None:
+    watched.only("configmaps")
+    watched.watcher("configmaps")._tell_current()
+    watched.now = 30.0
+    watched.event("ADDED", "configmaps", waiting_record(30.0 - 600.0))
+    assert watched.known.gates
 
 
 def test_a_record_that_is_seen_late_holds_no_longer_than_one_that_is_seen_at_once(

@@ -12,7 +12,7 @@ from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.controller.operator_options import OperatorOptions
 from rekindle_operator.detection.failure_domains import Domain
-from rekindle_operator.webhook import avoided_domains
+from rekindle_operator.webhook import avoided_domains, webhook_configuration
 from rekindle_operator.webhook.webhook_upkeep import AWAY_SECONDS, WebhookUpkeep
 
 PLACE = Place("team", "flights")
@@ -22,12 +22,16 @@ ZONE = Domain("zone", "a")
 class Cluster:
     """The API server, work that is done at once, and what is known of one application."""
 
-    def __init__(self, *, webhook: bool = True) -> None:
+    def __init__(self, *, webhook: bool = True, whole: bool = False) -> None:
         self.now, self.acts = 100.0, True
         self.domains: tuple[Domain, ...] = ()
         self.held = SimpleNamespace(dry_run=False, executors=Executors())
         self.kept: Mapping[str, Any] | None = None
         self.writes = 0
+        self.configuration: Mapping[str, Any] | None = webhook_configuration.manifest(
+            "rekindle", {}, turns=True
+        )
+        self.lines: list[str] = []
         self.deployment: Mapping[str, Any] | None = {"status": {"availableReplicas": 2}}
         judge = SimpleNamespace(sightings=[PLACE], avoided=lambda *_: self.domains)
         known = SimpleNamespace(
@@ -35,8 +39,8 @@ class Cluster:
             held=lambda _: self.held,
         )
         self.upkeep = WebhookUpkeep(
-            OperatorOptions("zk:2281", "rekindle", webhook=webhook),
-            *(cast(Any, part) for part in (self, known, judge, self, None)),
+            OperatorOptions("zk:2281", "rekindle", webhook=webhook, whole_applications=whole),
+            *(cast(Any, part) for part in (self, known, judge, self, self)),
             acts=lambda: self.acts,
             clock=lambda: self.now,
         )
@@ -51,7 +55,13 @@ class Cluster:
         assert path.endswith("/namespaces/rekindle/configmaps")
         self.kept, self.writes = body, self.writes + 1
 
+    def write(self, kind: str, **more: str) -> None:
+        assert more == {"configuration": "rekindle", "webhook": "turns.rekindle.dev"}
+        self.lines.append(kind)
+
     def get(self, path: str) -> Mapping[str, Any] | None:
+        if path.endswith("/mutatingwebhookconfigurations/rekindle"):
+            return self.configuration
         assert path == "/apis/apps/v1/namespaces/rekindle/deployments/rekindle-webhook"
         return self.deployment
 
@@ -165,3 +175,37 @@ def test_pods_that_wait_are_written_and_renewed_while_there_are_any(cluster: Clu
     cluster.upkeep.waiting = frozenset
     cluster.upkeep.refresh((), stirred=False)
     assert (cluster.writes, avoided_domains.waiting_buckets(cluster.kept)) == (4, frozenset())
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_configuration_by_which_no_pod_waits_is_reported_after_a_while_until_it_is_mended(
+    is_there: bool,
+) -> None:
+    """As a Job leaves it that has failed before an uninstall, or as somebody deletes it."""
+    cluster = Cluster(whole=True)
+    mended = cluster.configuration
+    cluster.configuration = webhook_configuration.manifest("rekindle", {}) if is_there else None
+
+    def is_missing_after(seconds: float) -> bool:
+        cluster.upkeep.look()
+        cluster.now += seconds
+        cluster.upkeep.look()
+        return cluster.upkeep.gates_are_missing
+
+    assert not is_missing_after(AWAY_SECONDS - 1)
+    assert cluster.lines == []
+    assert is_missing_after(1)
+    assert is_missing_after(60)
+    assert cluster.lines == ["gates-missing"]
+    cluster.configuration = mended
+    assert not is_missing_after(AWAY_SECONDS)
+    assert cluster.lines == ["gates-missing", "gates-back"]
+
+
+def test_where_no_pod_is_to_wait_nobody_misses_an_entry_of_the_configuration() -> None:
+    cluster = Cluster()
+    cluster.configuration = None
+    cluster.upkeep.look()
+    cluster.now += 2 * AWAY_SECONDS
+    cluster.upkeep.look()
+    assert (cluster.upkeep.gates_are_missing, cluster.lines) == (False, [])
