@@ -83,6 +83,7 @@ def test_with_classes_apart_no_host_dies_of_them_and_every_row_is_right(prepare:
     application.await_event("recovered", after=begin)
     for kind in ("host-restarted", "plan", "nodes-requested", "nodes-lost", "host-failed"):
         assert not application.happened(kind, after=begin)
+    application.drain()
     application.driver.request_finish()
     assert application.await_end() == 1, application.tail()
     (application.traps / deadly.MENDED).touch()

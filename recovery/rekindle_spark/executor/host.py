@@ -206,10 +206,7 @@ class Host:
                 entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
                 inputs = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 with watch:
-                    apart, dead = self.runner.run_apart(
-                        program, request, item, work, state, inputs, entry.sign
-                    )
-                    apart = apart or self.runner.run_beside(
+                    apart, dead = self.runner.run_outside(
                         program, request, item, work, state, inputs, entry.sign
                     )
                 with lane.turn(request["urgency"], entry.sign), watch, self.meter.measured(number):

@@ -99,7 +99,7 @@ class PartitionRunner:
         watchdog.memory_bytes_max = self.gauge.function_bytes_max(request)
         return partition.run(program, work, state, arrived, watchdog, quiet)
 
-    def run_apart(
+    def run_outside(
         self,
         program: Program,
         request: dict[str, Any],
@@ -109,11 +109,24 @@ class PartitionRunner:
         arrived: Sequence[Frame],
         sign: Callable[[], None],
     ) -> tuple[PartitionOutcome | None, int]:
-        """Run it in a process of its own where that is asked for; how many of these have died.
-        `sign` is called while they get CPU time."""
-        apart = item.get("apart")
-        if apart is None:
-            return None, 0
+        """Run it in a process beside this one, where that is asked for; returns how many of these
+        have died as well. `sign` is called while they get CPU time."""
+        if item.get("apart") is not None:
+            return self._run_apart(program, request, item, work, state, arrived, sign)
+        return self._run_beside(program, request, item, work, state, arrived, sign), 0
+
+    def _run_apart(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        item: dict[str, Any],
+        work: PartitionWork,
+        state: PartitionState,
+        arrived: Sequence[Frame],
+        sign: Callable[[], None],
+    ) -> tuple[PartitionOutcome, int]:
+        """Run it in a process of its own; returns how many of these have died as well."""
+        apart = item["apart"]
         trial = SandboxTrial(
             self._pickled(request),
             work,
@@ -129,7 +142,7 @@ class PartitionRunner:
         self.meter.add(work.partition, cpu_seconds)
         return outcome, deaths
 
-    def run_beside(
+    def _run_beside(
         self,
         program: Program,
         request: dict[str, Any],
@@ -140,7 +153,7 @@ class PartitionRunner:
         sign: Callable[[], None],
     ) -> PartitionOutcome | None:
         """Run it in the function process where that is asked for and it calls functions; one that
-        has a state would have to hand that over. `sign`: see `run_apart`."""
+        has a state would have to hand that over."""
         beside, chain = item.get("beside"), program.owner[work.partition]
         if beside is None or chain.keyed or not chain.calls_functions:
             return None

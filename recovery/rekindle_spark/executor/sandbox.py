@@ -1,5 +1,6 @@
-"""Runs partitions in processes beside the host: those that are suspected to end their process, and
-functions of less important queries.
+"""Runs partitions in processes beside the host.
+
+They are those that are suspected to end their process, and functions of less important queries:
 
     host ──request──► sandbox ──fork──► trial               one epoch of a suspected partition
       ▲                  │    └──fork──► function process    one epoch after the other
