@@ -1,7 +1,7 @@
-"""What the API server writes down of requests: those of the accounts that the chart makes, and each
-time that an account lists pods, as Spark's drivers do.
+"""What the API server writes down of requests.
 
-One line for each, in a file that grows from test to test.
+These are those of the accounts that the chart makes, and each time that an account lists pods, as
+Spark's drivers do. One line for each, in a file that grows from test to test.
 """
 
 import json

@@ -94,6 +94,7 @@ class CatchUpLoop:
                     del streams[executor]
                     with self.application.lock:
                         self.application.coming.pop(executor, None)
+                        self.application.outrun.discard(executor)
         for executor in present:
             if executor in starved or self.application.paused:
                 continue
@@ -207,6 +208,10 @@ class CatchUpLoop:
                 came = self.application.newest - stream.newest
                 most = min(stream.pieces.epochs, COMING_MAX)
                 self.application.coming[executor] = min(came, most)
+                if came > epochs:
+                    self.application.outrun.add(executor)
+                else:
+                    self.application.outrun.discard(executor)
         target_seconds = self.application.settings.runtime.catch_up_piece_seconds
         stream.pieces.took(
             epochs, seconds, target_seconds if shares else UNSHARED_STRETCH * target_seconds

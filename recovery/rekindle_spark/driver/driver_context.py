@@ -75,7 +75,8 @@ class DriverContext:
     that hosts could not read, by chain, `polls` asks sources that are no replays, `sinks` write
     what is committed to topics. `joining` are partitions that had caught up while epochs were on
     their way, behind which they join. `coming` has how many epochs came during the newest piece of
-    catching up of each executor. Until `links_rest_until`, by the clock of `time.monotonic`, no job
+    catching up of each executor, `outrun` executors for which these were more than the piece had.
+    Until `links_rest_until`, by the clock of `time.monotonic`, no job
     goes over links. `unlinked` are the executors of the newest job that was to go over links
     and did not, as Spark's side decided, `linkless` the nodes of those that have no port."""
 
@@ -104,6 +105,7 @@ class DriverContext:
     claimed: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
     coming: dict[str, int] = field(default_factory=dict)
+    outrun: set[str] = field(default_factory=set)
     failure: BaseException | None = None
     stopping: bool = False
     paused: bool = False

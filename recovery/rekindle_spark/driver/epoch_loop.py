@@ -142,6 +142,7 @@ class EpochLoop:
     drains: bool = False
     ahead: SourcePrefetch = field(init=False)
     pipeline: EpochPipeline = field(init=False)
+    waits: bool = False
     classes: PriorityClasses = field(init=False)
 
     def __post_init__(self) -> None:
@@ -233,17 +234,20 @@ class EpochLoop:
 
     @property
     def _would_be_caught_up_with(self) -> bool:
-        """Whether the next epoch would only be one more to catch up with: partitions are at it, and
-        none that a query ends in is live or close enough to join. Where catching up by an epoch
-        takes longer than one lasts, nobody would ever arrive."""
+        """Whether the next epoch would only be one more to catch up with: more come than partitions
+        catch up by, and none that a query ends in is live or close enough to join. It is waited for
+        until one is: nobody would ever arrive otherwise."""
         application, progress = self.application, self.application.progress
-        if not application.claimed or application.held:
+        is_outrun = self.waits or bool(application.outrun)
+        if not is_outrun or not application.claimed or application.held:
+            self.waits = False
             return False
         with application.lock:
             ends = [n for n in progress.placed if application.program.output_parts(n)]
-            return not any(
+            self.waits = not any(
                 n in progress.live or epoch_pipeline.has_caught_up(application, n) for n in ends
             )
+        return self.waits
 
     def _cut(self) -> None:
         """Log the next epoch's input, unless the input has ended."""

@@ -230,9 +230,11 @@ class PriorityClasses:
     def choose_beside(self) -> None:
         """Choose whose functions run beside hosts: with `apart`, of all that the queries which
         matter most of all do not need, be they live or not."""
+        if not self.rule.is_fixed:
+            return
         program, progress = self.application.program, self.application.progress
         weighed = len(program.owner), dict(self.control.priorities)
-        if not self.rule.is_fixed or weighed == self.weighed:
+        if weighed == self.weighed:
             return
         every = set(range(len(program.owner)))
         with self.application.lock:

@@ -85,6 +85,9 @@ class Late:
             paused=False,
             claimed=set(),
             held={},
+            coming={},
+            outrun=set(),
+            joining=set(),
             buffering=ON,
             budget=SimpleNamespace(starved=set(), tight={}),
             settings=SimpleNamespace(runtime=RuntimeSettings()),
@@ -293,13 +296,28 @@ def test_no_epoch_is_cut_that_would_only_be_one_more_to_catch_up_with(
     monkeypatch.setattr(PriorityClasses, "is_full", property(lambda _: False))
     application = late.application
     application.newest, application.claimed, application.held = 20, claimed, held
-    application.coming, application.joining = {}, set()
+    application.coming, application.joining, application.outrun = {}, set(), {"a"}
     application.program.output_parts = lambda number: {"late": "late/0"} if number else {}
     application.budget.piece_epochs = lambda _, epochs: epochs
     application.progress = PartitionTable(application.program)
     application.progress.live, application.progress.finished = live, finished
     application.progress.placed = dict.fromkeys(finished, "a")
     assert late.loop._is_due == is_due
+    application.outrun.clear()
+    assert late.loop._is_due == is_due, "it goes on until somebody arrives"
+
+
+def test_epochs_are_cut_while_partitions_catch_up_by_more_than_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Late(monkeypatch)
+    monkeypatch.setattr(PriorityClasses, "is_full", property(lambda _: False))
+    application = late.application
+    application.newest, application.claimed = 20, {1}
+    application.program.output_parts = lambda _: {"late": "late/0"}
+    application.progress = PartitionTable(application.program)
+    application.progress.finished, application.progress.placed = {1: 15}, {1: "a"}
+    assert late.loop._is_due
 
 
 def test_what_went_ahead_is_waited_for_and_its_memory_is_told_with_its_epochs(
