@@ -1,4 +1,4 @@
-"""What an executor has of a job's outputs that others send it in pieces, or keep for it in files."""
+"""What an executor has of a job's outputs that others send it in pieces, or keep in files."""
 
 import subprocess
 from pathlib import Path
@@ -34,10 +34,12 @@ public final class Probe {
     StringBuilder line = new StringBuilder(found == null ? "waits" : "has:");
     if (found != null) {
       for (byte[] block : found.blocks()) line.append(block[0]);
-      for (LinkedTask.Stored one : found.stored()) line.append(one.map()).append(one.sizes().keySet());
+      found.stored().forEach(one -> line.append(one.map()).append(one.sizes().keySet()));
     }
-    line.append(" holds:").append(OUTPUTS.heldBytes("3")).append(" of-4:").append(OUTPUTS.heldBytes("4"));
-    System.out.println(line.append(" stored:").append(OUTPUTS.storedBytes().getOrDefault("3", 0L)));
+    line.append(" holds:").append(OUTPUTS.heldBytes("3"));
+    line.append(" of-4:").append(OUTPUTS.heldBytes("4"));
+    line.append(" stored:").append(OUTPUTS.storedBytes().getOrDefault("3", 0L));
+    System.out.println(line);
   }
 
   public static void main(String[] told) {

@@ -48,11 +48,13 @@ import java.util.List;
 public final class Probe {
   public static void main(String[] arguments) throws IOException {
     List<LinkedTask.Block> blocks =
-        List.of(new LinkedTask.Block(4, new byte[] {1, 2}), new LinkedTask.Block(9, new byte[] {3}));
+        List.of(
+            new LinkedTask.Block(4, new byte[] {1, 2}), new LinkedTask.Block(9, new byte[] {3}));
     LinkedTask.Output output = new LinkedTask.Output("3", 5, 7, 2, true, blocks);
     byte[] sent = LinkedTask.message(output);
     LinkedTask.Output read = LinkedTask.readOutput(content(sent));
-    System.out.println(read.from() + read.job() + read.shuffle() + read.map() + read.isLast() + read.bytes());
+    String numbers = read.from() + read.job() + read.shuffle() + read.map();
+    System.out.println(numbers + read.isLast() + read.bytes());
     LinkedTask.Stored stored = output.stored("10.0.0.7", 7337);
     System.out.println(LinkedTask.readStored(content(LinkedTask.message(stored))).equals(stored));
     System.out.println(stored.among(new int[] {5, 10}).sizes());

@@ -9,8 +9,8 @@ gives nobody away. A link fails from the moment at which a read begins that fail
 it does after 15 s without a block (`Blocks`). Of all broken links the executor goes that has most
 others at their far ends: it is most likely at fault.
 
-A link may also be sound and its reader slow: then frames wait (`SlowReaders`). Nobody is dropped for
-that. Takes values and returns values; `control_loop` carries it out.
+A link may also be sound and its reader slow: then frames wait (`SlowReaders`). Nobody is dropped
+for that. Takes values and returns values; `control_loop` carries it out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
