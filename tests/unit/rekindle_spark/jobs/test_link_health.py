@@ -1,4 +1,5 @@
 """Links between executors: which executor goes when some cannot read from each other, and when.
+
 And which readers are named because frames wait for them.
 """
 
