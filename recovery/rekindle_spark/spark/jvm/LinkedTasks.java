@@ -213,10 +213,15 @@ final class LinkedTasks implements Links.Receiver {
     return gone;
   }
 
-  private synchronized void cancel(int[] shuffles) {
-    over.put(shuffles[0], true);
+  /** Files go without the lock: on a disk that hangs the executor still says that it is there. */
+  private void cancel(int[] shuffles) {
+    giveUp(shuffles[0]);
     for (int shuffle : shuffles) remove(shuffle);
-    Job job = jobs.remove(shuffles[0]);
+  }
+
+  private synchronized void giveUp(int id) {
+    over.put(id, true);
+    Job job = jobs.remove(id);
     for (Waiting one : job == null ? List.<Waiting>of() : job.waiting) {
       one.answer().onFailure(new IOException("the job was cancelled"));
     }
