@@ -22,7 +22,7 @@ import loud_skips
 ADDRESS = "127.0.0.99"
 # Of a frame: its length with this field, its type, its number, the length of its message.
 HEADER = struct.Struct(">qbqi")
-QUESTION, BLOCKS = 3, 1
+QUESTION, BLOCKS, STORED = 3, 1, 3
 # SO_ORIGINAL_DST: where a connection was made to before the kernel redirected it.
 ORIGINAL_PLACE, PLACE_BYTES = 80, 16
 PLACE = struct.Struct("!2xH4s8x")
@@ -134,8 +134,8 @@ def frames(read: BinaryIO) -> Iterator[bytes]:
 
 
 def has_blocks(frame: bytes) -> bool:
-    """Whether a frame is a message with blocks of a task's output."""
+    """Whether a frame is a message with blocks of a task's output, or that says where they are."""
     if len(frame) <= HEADER.size:
         return False
     _, kind, *_ = HEADER.unpack_from(frame)
-    return kind == QUESTION and frame[HEADER.size] == BLOCKS
+    return kind == QUESTION and frame[HEADER.size] in (BLOCKS, STORED)

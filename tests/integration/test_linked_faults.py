@@ -23,6 +23,7 @@ from link_relay import LinkRelay, cut
 
 from rekindle_local import process_sets
 from rekindle_local.port_reservation import hold_port
+from rekindle_spark.jobs.link_health import REFUSALS_MAX
 
 Prepare = Callable[..., Application]
 PORT = "spark.rekindle.links.port"
@@ -32,6 +33,7 @@ NEXT_TO_NOTHING_MIB = 0.001
 # Messages take so long that epochs do, and none takes as long as it may.
 SLOW_BYTES_PER_SECOND, SLOW_SECONDS_MIN = 4_000.0, 5.0
 CUT_SECONDS, REPEATS_MIN = 3.0, 20
+WITHOUT_CREDIT = {**CLOSE, "link_mib_max": 0.0}
 
 
 @contextmanager
@@ -131,6 +133,38 @@ def test_executors_and_hosts_that_stand_still_for_up_to_twenty_seconds_change_no
         for process_of in (jvm_of, host_of):
             meet(application, standstill(process_of, seconds), spread=False)
     application.finish()
+
+
+def test_where_readers_never_grant_credit_frames_go_through_files_and_no_row_changes(
+    prepare: Prepare,
+) -> None:
+    """Nothing is sent but where frames are: as if a reader never gave back what it was sent."""
+    application = prepare(policy={"silent_seconds": 30}, runtime=WITHOUT_CREDIT)
+    application.start_and_recover()
+    epochs_run_over_links(application)
+    slow = application.await_event("links-wait")
+    assert slow["node"] in all_nodes(application)
+    assert slow["refusals"] > REFUSALS_MAX
+    assert not application.happened("links-rest")
+    for seconds in STANDSTILLS_SECONDS:
+        meet(application, standstill(jvm_of, seconds), spread=False)
+    application.finish()
+
+
+def test_without_credit_links_that_are_cut_or_repeat_where_frames_are_change_no_row(
+    prepare: Prepare,
+) -> None:
+    application = prepare(runtime=WITHOUT_CREDIT)
+    with port_of_links(application) as port, LinkRelay(port) as relay:
+        application.start_and_recover()
+        epochs_run_over_links(application)
+        meet(
+            application,
+            harmless(all_links_are_cut_for_three_seconds, relay),
+            harmless(frames_come_twice_and_of_jobs_that_are_over, relay),
+            spread=False,
+        )
+        application.finish()
 
 
 def standstill(

@@ -159,6 +159,7 @@ class RuntimeSettings:
     classes: str = _setting(SINGLE, _Choice((APART, AUTO, SINGLE)))
     exchange: str = _setting(JOBS, _Choice((JOBS, LINKS)))
     following_mib_max: float = _setting(64.0, _Number(0.001, 1e7))
+    link_mib_max: float = _setting(16.0, _Number(0.0, 1e7))
     events_mib_max: float = _setting(256.0, _Number(0.0, 1e7))
     output_files: str = _setting(COMPACTED, _Choice((COMPACTED, SINGLE)))
     host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))
@@ -180,6 +181,11 @@ class RuntimeSettings:
     def following_bytes_max(self) -> int:
         """The same in bytes."""
         return int(self.following_mib_max * 2**20)
+
+    @property
+    def link_bytes_max(self) -> int:
+        """The same in bytes; 0: frames go through files alone."""
+        return int(self.link_mib_max * 2**20)
 
     @property
     def events_bytes_max(self) -> int:

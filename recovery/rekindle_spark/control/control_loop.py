@@ -18,6 +18,7 @@ from rekindle.coordination import instructions
 from rekindle.model import plan_problem
 from rekindle.model.errors import RunError
 from rekindle.model.reasons import Reason
+from rekindle.model.settings import LINKS
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.control import partition_migration, query_stop
 from rekindle_spark.control.coordinator_client import CoordinatorClient
@@ -30,10 +31,12 @@ from rekindle_spark.flow_control.cost_statistics import CostStatistics
 from rekindle_spark.flow_control.stragglers import CrowdedEpochs, Epoch, Stragglers
 from rekindle_spark.jobs import fault_attribution
 from rekindle_spark.jobs.job_runner import Attempts, Result
+from rekindle_spark.jobs.link_health import SlowReaders
 from rekindle_spark.output import lag_goals
 from rekindle_spark.store.checkpoint_store import RATE_REQUEST
 
 CONFER_SECONDS = 0.25
+BACKLOG_LOOK_SECONDS = 1.0
 FAILING_SECONDS_MAX = 60.0
 
 
@@ -69,6 +72,8 @@ class ControlLoop:
         self.hosts_miss_store = False
         self.was_alone = guidance.contact is None
         self.conferred_at = 0.0
+        self.slow_readers = SlowReaders()
+        self.backlogs_read_at = 0.0
 
     @property
     def rows_per_second(self) -> float:
@@ -96,6 +101,7 @@ class ControlLoop:
             self._join(executor, node)
         self._note_suspicions()
         self._note_hold()
+        self._note_slow_readers()
         costs = self.statistics.closed_window()
         if costs is not None:
             overhead_percent = self.statistics.costs.overhead_percent
@@ -254,6 +260,29 @@ class ControlLoop:
         if bool(held) != self.is_holding:
             self.is_holding = bool(held)
             self.application.events.write("holding" if held else "hold-over", executors=held)
+
+    def _note_slow_readers(self) -> None:
+        """Say for whom frames wait on links, and when that is over."""
+        application, now = self.application, time.monotonic()
+        is_linked = application.settings.runtime.exchange == LINKS
+        if not is_linked or now - self.backlogs_read_at < BACKLOG_LOOK_SECONDS:
+            return
+        self.backlogs_read_at = now
+        backlogs = application.exchange.link_backlogs()
+        self.statistics.link_waiting_bytes = sum(one.waiting_bytes for one in backlogs)
+        begun, over = self.slow_readers.look(backlogs, now)
+        for executor, backlog in begun.items():
+            if node := self._node(executor):
+                application.events.write(
+                    "links-wait",
+                    node=node,
+                    producers=sorted({*filter(None, map(self._node, backlog.producers))}),
+                    bytes=backlog.waiting_bytes,
+                    refusals=backlog.refusals,
+                    text=backlog.text,
+                )
+        if nodes := sorted(filter(None, map(self._node, over))):
+            application.events.write("links-flow", nodes=nodes)
 
     def _hurry(self) -> None:
         """Something has happened that the coordinator should know at once."""

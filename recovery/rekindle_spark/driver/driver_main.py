@@ -164,6 +164,7 @@ def _gateway(name: str, place: DriverPlace, settings: Settings) -> SparkGateway:
     options = dict(place.options)
     if settings.runtime.exchange == LINKS:
         options[spark_gateway.LINKS] = "true"
+        options[spark_gateway.LINK_BYTES_MAX] = str(settings.runtime.link_bytes_max)
     return SparkGateway(name, place.master, jar, options, ship_jar=not place.cluster_has_jar)
 
 

@@ -173,7 +173,7 @@ BACKLOG_EPOCHS = 5
 class CostStatistics:
     """Costs by partition name, in percent of one core, and the rate of rows. `state_bytes` is what
     the store holds of each partition's state, by its number; `rate_is_held` says whether somebody
-    wants the rate to stay."""
+    wants the rate to stay. `link_waiting_bytes`: what has last waited on links."""
 
     application: DriverContext
     state_bytes: Mapping[int, int] = field(default_factory=dict)
@@ -187,6 +187,7 @@ class CostStatistics:
     settled: int = 0
     windows: int = 0
     behind_seconds: float = math.inf
+    link_waiting_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.costs = PartitionCosts(self.application.program, began_at=self._computed_until())
@@ -268,6 +269,7 @@ class CostStatistics:
             retained_shuffles=application.exchange.retained_count(),
             retained_bytes=max(progress.retained.held.values(), default=0),
             host_memory_bytes=application.budget.peak_bytes,
+            link_waiting_bytes=self.link_waiting_bytes,
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
 

@@ -7,18 +7,26 @@
 Two executors may both reach the driver and not each other. Then every epoch fails, and silence
 gives nobody away. A link fails from the moment at which a read begins that fails in the end, which
 it does after 15 s without a block (`Blocks`). Of all broken links the executor goes that has most
-others at their far ends: it is most likely at fault. Takes values and returns values;
-`control_loop` carries it out.
+others at their far ends: it is most likely at fault.
+
+A link may also be sound and its reader slow: then frames wait (`SlowReaders`). Nobody is dropped
+for that. Takes values and returns values; `control_loop` carries it out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from rekindle_spark.spark.spark_gateway import LinkBacklog
 
 # A reader and its peer: executors.
 Link = tuple[str, str]
 
 # A read without a block fails after 15 s (`Blocks`), so a broken link fails again within this time.
 FORGOTTEN_SECONDS = 60.0
+# Frames may wait so long: an executor says once a second what does.
+BACKLOG_SECONDS_MAX = 5.0
+# Outputs in a row that credit does not cover. One that is larger than it may be is never covered.
+REFUSALS_MAX = 20
 
 
 @dataclass(slots=True)
@@ -76,6 +84,63 @@ class Links:
             for link, (since, last) in self.failing.items()
             if now - last <= FORGOTTEN_SECONDS
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderBacklog:
+    """What waits for a reader, and of whom; `refusals` are the most of one link."""
+
+    producers: tuple[str, ...]
+    waiting_bytes: int
+    refusals: int
+
+    @property
+    def text(self) -> str:
+        """Why it is slow, or what to do."""
+        if self.refusals > REFUSALS_MAX:
+            return (
+                f"it has granted no credit for {self.refusals} outputs in a row, so frames go "
+                "through files; if they are large, raise link_mib_max"
+            )
+        return "frames have waited for it all the time; those that read from it wait with it"
+
+
+@dataclass(slots=True)
+class SlowReaders:
+    """Readers for which frames wait. `since`: when something began to wait on a link without end;
+    `slow`: the readers that are known to be slow."""
+
+    since: dict[Link, float] = field(default_factory=dict)
+    slow: set[str] = field(default_factory=set)
+
+    def look(
+        self, backlogs: Iterable[LinkBacklog], now: float
+    ) -> tuple[dict[str, ReaderBacklog], set[str]]:
+        """The readers that have become slow, with what waits for them, and those that are slow no
+        more. A reader is slow while frames have waited on one of its links at each look for
+        `BACKLOG_SECONDS_MAX`, or its credit has not covered more than `REFUSALS_MAX` outputs in a
+        row."""
+        known = list(backlogs)
+        waiting = {(one.reader, one.producer) for one in known if one.waiting_bytes}
+        self.since = {link: self.since.get(link, now) for link in waiting}
+        late = {
+            reader
+            for (reader, _), since in self.since.items()
+            if now - since >= BACKLOG_SECONDS_MAX
+        }
+        late |= {one.reader for one in known if one.refusals > REFUSALS_MAX}
+        begun = {reader: _backlog(reader, known) for reader in sorted(late - self.slow)}
+        over, self.slow = self.slow - late, late
+        return begun, over
+
+
+def _backlog(reader: str, backlogs: Iterable[LinkBacklog]) -> ReaderBacklog:
+    of_reader = [one for one in backlogs if one.reader == reader]
+    return ReaderBacklog(
+        tuple(sorted({one.producer for one in of_reader})),
+        sum(one.waiting_bytes for one in of_reader),
+        max(one.refusals for one in of_reader),
+    )
 
 
 def _newest_first(executor: str) -> tuple[int, str]:

@@ -21,6 +21,8 @@ from rekindle_spark.spark import spark_installation, spark_master
 PLUGIN = "rekindle.HostPlugin"
 # Executors have links when they start with this.
 LINKS = "spark.rekindle.links"
+# What an executor may hold of another one's frames.
+LINK_BYTES_MAX = "spark.rekindle.links.bytesMax"
 SIGNS_SECONDS = 1.0
 PLUGINS = "spark.plugins"
 _DEFAULTS = {
@@ -127,6 +129,18 @@ class ExecutorSeen:
     cluster_node: str = ""
     connected: bool = True
     linked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBacklog:
+    """What waits on the link from a producer to a reader, both executors: bytes that were sent and
+    not taken, and bytes that wait in the producer's files. `refusals`: how many outputs in a row,
+    up to the newest one, the reader's credit did not cover."""
+
+    producer: str
+    reader: str
+    waiting_bytes: int
+    refusals: int = 0
 
 
 class Job:
@@ -247,6 +261,18 @@ class SparkGateway:
             seconds = int(silent) / 1000
             seen.append(ExecutorSeen(executor, node, seconds, cluster_node, connected, linked))
         return seen
+
+    def link_backlogs(self) -> list[LinkBacklog]:
+        """The links on which something waits, or whose readers grant too little, as both ends have
+        last said."""
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for line in str(self.handle.waiting()).splitlines():
+            producer, reader, *numbers = line.split(" ")
+            sent, stored, refusals = map(int, numbers)
+            known_bytes, known_refusals = found.get((producer, reader), (0, 0))
+            waiting_bytes = known_bytes + sent + stored
+            found[producer, reader] = (waiting_bytes, known_refusals + refusals)
+        return [LinkBacklog(*link, *numbers) for link, numbers in sorted(found.items())]
 
     def slots(self) -> dict[str, int]:
         """How many tasks each executor can run at a time (its cores by `spark.task.cpus`)."""

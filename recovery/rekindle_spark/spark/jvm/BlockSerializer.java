@@ -34,6 +34,9 @@ public final class BlockSerializer extends Serializer implements Serializable {
    */
   static final byte[] DAMAGED = Arrays.copyOf(new byte[] {2}, 52);
 
+  /** Of a record: target and length, before the block. */
+  static final long HEADER_BYTES = 2 * Integer.BYTES;
+
   static void put(DataOutputStream out, int target, byte[] block) throws IOException {
     out.writeInt(target);
     out.writeInt(block.length);

@@ -28,6 +28,8 @@ import org.apache.spark.shuffle.BlockStoreShuffleReader;
 import org.apache.spark.shuffle.FetchFailedException;
 import org.apache.spark.storage.BlockId;
 import org.apache.spark.storage.BlockManagerId;
+import org.apache.spark.storage.ShuffleBlockId;
+import scala.Option;
 import scala.Product2;
 import scala.Tuple2;
 import scala.Tuple3;
@@ -79,10 +81,20 @@ final class Blocks {
 
   static List<byte[]> read(Stage.Read[] reads, ShuffleDependency<?, ?, ?> template, TaskContext task)
       throws Unreadable {
-    if (reads.length == 0) return List.of();
+    return read(reads, List.of(), template, task);
+  }
+
+  /** The same with outputs of which Spark may not know yet where they are. */
+  static List<byte[]> read(
+      Stage.Read[] reads,
+      List<LinkedTask.Stored> stored,
+      ShuffleDependency<?, ?, ?> template,
+      TaskContext task)
+      throws Unreadable {
+    if (reads.length == 0 && stored.isEmpty()) return List.of();
     long began = System.nanoTime();
     AtomicLong come = new AtomicLong();
-    Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task, come));
+    Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, stored, template, task, come));
     try {
       long seen = 0;
       long last = began;
@@ -97,7 +109,7 @@ final class Blocks {
           if (secondsSince(last) < READ_SECONDS_MAX) continue;
           reading.cancel(true);
           String late = "no block came within " + READ_SECONDS_MAX + " s";
-          throw new Unreadable(late, unreachable(reads), secondsSince(began));
+          throw new Unreadable(late, unreachable(reads, stored), secondsSince(began));
         }
       }
     } catch (InterruptedException cancelled) {
@@ -107,7 +119,7 @@ final class Blocks {
     } catch (ExecutionException failed) {
       double seconds = secondsSince(began);
       Throwable cause = failed.getCause();
-      Set<String> peers = unreachable(reads);
+      Set<String> peers = unreachable(reads, stored);
       addNamed(peers, cause);
       while (cause.getMessage() == null && cause.getCause() != null) cause = cause.getCause();
       String text = cause.getClass().getSimpleName() + ": " + cause.getMessage();
@@ -135,9 +147,9 @@ final class Blocks {
    * where the blocks are. Never looked for in the task's own thread: there Spark would take a lost
    * output for the task's failure to fetch, and its scheduler, which has no stage for it, would end.
    */
-  private static Set<String> unreachable(Stage.Read[] reads) {
+  private static Set<String> unreachable(Stage.Read[] reads, List<LinkedTask.Stored> stored) {
     try {
-      return READERS.submit(() -> withoutConnection(reads)).get();
+      return READERS.submit(() -> withoutConnection(reads, stored)).get();
     } catch (InterruptedException cancelled) {
       Thread.currentThread().interrupt();
       return new TreeSet<>();
@@ -147,10 +159,10 @@ final class Blocks {
   }
 
   /** Tries all at the same time. */
-  private static Set<String> withoutConnection(Stage.Read[] reads)
+  private static Set<String> withoutConnection(Stage.Read[] reads, List<LinkedTask.Stored> stored)
       throws InterruptedException, ExecutionException {
     Map<BlockManagerId, Future<Boolean>> tries = new LinkedHashMap<>();
-    var entries = addresses(reads, SparkEnv.get().mapOutputTracker());
+    var entries = addresses(reads, stored, SparkEnv.get().mapOutputTracker());
     while (entries.hasNext()) {
       BlockManagerId address = entries.next()._1();
       if (!isOther(address)) continue;
@@ -179,6 +191,7 @@ final class Blocks {
   @SuppressWarnings({"unchecked", "rawtypes"})
   private static List<byte[]> fetch(
       Stage.Read[] reads,
+      List<LinkedTask.Stored> stored,
       ShuffleDependency<?, ?, ?> template,
       TaskContext task,
       AtomicLong come) {
@@ -188,7 +201,7 @@ final class Blocks {
     BlockStoreShuffleReader reader =
         new BlockStoreShuffleReader(
             handle,
-            addresses(reads, env.mapOutputTracker()),
+            addresses(reads, stored, env.mapOutputTracker()),
             task,
             metrics,
             env.serializerManager(),
@@ -206,7 +219,7 @@ final class Blocks {
   }
 
   private static Iterator<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> addresses(
-      Stage.Read[] reads, MapOutputTracker tracker) {
+      Stage.Read[] reads, List<LinkedTask.Stored> stored, MapOutputTracker tracker) {
     List<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> all = new ArrayList<>();
     for (Stage.Read read : reads) {
       for (int r = 0; r < read.reduces.length; r += 2) {
@@ -231,6 +244,21 @@ final class Blocks {
         merged.forEach(
             (address, ids) -> all.add(new Tuple2<>(address, CollectionConverters.asScala(ids))));
       }
+    }
+    for (LinkedTask.Stored one : stored) {
+      BlockManagerId address = BlockManagerId.apply(one.from(), one.host(), one.port(), Option.empty());
+      List<Tuple3<BlockId, Object, Object>> stretch = new ArrayList<>();
+      int last = -1;
+      for (Map.Entry<Integer, Long> block : one.sizes().entrySet()) {
+        if (!stretch.isEmpty() && block.getKey() != last + 1) {
+          all.add(new Tuple2<>(address, CollectionConverters.asScala(stretch)));
+          stretch = new ArrayList<>();
+        }
+        last = block.getKey();
+        BlockId id = new ShuffleBlockId(one.shuffle(), one.map(), last);
+        stretch.add(new Tuple3<>(id, block.getValue() + BlockSerializer.HEADER_BYTES, one.map()));
+      }
+      if (!stretch.isEmpty()) all.add(new Tuple2<>(address, CollectionConverters.asScala(stretch)));
     }
     return CollectionConverters.asScala(all.iterator());
   }

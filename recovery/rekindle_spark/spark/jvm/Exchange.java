@@ -325,6 +325,20 @@ public final class Exchange {
     return lines.toString();
   }
 
+  /**
+   * What waits on links, as executors have last said: "producer reader sent stored refusals" lines. A
+   * link may have one from each end (`LinkedTasks`).
+   */
+  public String waiting() {
+    StringBuilder lines = new StringBuilder();
+    scala.collection.Iterator<String> ids = context.getExecutorIds().iterator();
+    while (ids.hasNext()) {
+      HostPlugin.Seen seen = HostPlugin.SEEN.get(ids.next());
+      if (seen != null) lines.append(seen.hello.waiting);
+    }
+    return lines.toString();
+  }
+
   /** How many tasks each executor can run at a time: "id slots" lines. */
   public String slots() {
     StringBuilder lines = new StringBuilder();

@@ -45,7 +45,8 @@ public final class HostPlugin implements SparkPlugin {
   /**
    * `node` is what the cluster calls the executor's node; empty when nobody has said it. `signs` say
    * what the executor has done, for the driver to see that it goes on. `linkPort` is where it takes
-   * messages of linked jobs, 0 where it takes none.
+   * messages of linked jobs, 0 where it takes none. `waiting` is what waits on its links
+   * (`LinkedTasks`).
    */
   static final class Hello implements Serializable {
     final String executor;
@@ -53,13 +54,15 @@ public final class HostPlugin implements SparkPlugin {
     final String node;
     final byte[] signs;
     final int linkPort;
+    final String waiting;
 
-    Hello(String executor, String host, String node, byte[] signs, int linkPort) {
+    Hello(String executor, String host, String node, byte[] signs, int linkPort, String waiting) {
       this.executor = executor;
       this.host = host;
       this.node = node;
       this.signs = signs;
       this.linkPort = linkPort;
+      this.waiting = waiting;
     }
   }
 
@@ -89,8 +92,8 @@ public final class HostPlugin implements SparkPlugin {
         } catch (IOException failed) {
           throw new IllegalStateException("cannot start the host with " + python, failed);
         }
-        int port = context.conf().getBoolean(LINKED, false) ? linkPort() : 0;
-        Thread heart = new Thread(() -> beat(context, port), "rekindle-heartbeat");
+        LinkedTasks linked = context.conf().getBoolean(LINKED, false) ? linked() : null;
+        Thread heart = new Thread(() -> beat(context, linked), "rekindle-heartbeat");
         heart.setDaemon(true);
         heart.start();
       }
@@ -105,22 +108,24 @@ public final class HostPlugin implements SparkPlugin {
     if (LogManager.getRootLogger().getLevel() == Level.INFO) Configurator.setRootLevel(Level.WARN);
   }
 
-  /** Where linked jobs are taken; 0 where there is no port for it: then jobs are Spark's. */
-  private static int linkPort() {
+  /** What takes linked jobs; null where there is no port for it: then jobs are Spark's. */
+  private static LinkedTasks linked() {
     try {
-      return new LinkedTasks().port();
+      return new LinkedTasks();
     } catch (Exception | LinkageError taken) {
       LogManager.getLogger(HostPlugin.class).warn("no port for links, jobs are Spark's", taken);
-      return 0;
+      return null;
     }
   }
 
-  private static void beat(PluginContext context, int linkPort) {
+  private static void beat(PluginContext context, LinkedTasks linked) {
     String host = SparkEnv.get().blockManager().blockManagerId().host();
     String node = System.getenv().getOrDefault("REKINDLE_NODE", "").strip();
+    int port = linked == null ? 0 : linked.port();
     while (true) {
       try {
-        Hello hello = new Hello(context.executorID(), host, node, HostProcess.signs(), linkPort);
+        String waiting = linked == null ? "" : linked.waiting();
+        Hello hello = new Hello(context.executorID(), host, node, HostProcess.signs(), port, waiting);
         // 0: Spark's master counts any other end against the application
         if (context.ask(hello).equals(false)) System.exit(0);
       } catch (Exception unreachable) {

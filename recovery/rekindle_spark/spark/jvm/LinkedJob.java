@@ -80,7 +80,7 @@ final class LinkedJob implements Exchange.Job {
       for (Stage.Task task : stages.get(s)) {
         List<LinkedTask.Reader> own = readers.get(s).getOrDefault(task.index, List.of());
         int here = tasksHere.get(task.executor);
-        byte[] reading = readsOthers(task, shuffles) ? template : null;
+        byte[] reading = task.reads.length == 0 ? null : template;
         LinkedTask linked =
             new LinkedTask(task, shuffles[s], order, shuffles, after, here, own, reading);
         links.send(places.get(task.executor), linked.message(), job.new Ended(task, shuffles[s], own));
@@ -129,13 +129,6 @@ final class LinkedJob implements Exchange.Job {
       all.add(byMap);
     }
     return all;
-  }
-
-  private static boolean readsOthers(Stage.Task task, int[] shuffles) {
-    for (Stage.Read read : task.reads) {
-      if (IntStream.of(shuffles).noneMatch(own -> own == read.shuffle)) return true;
-    }
-    return false;
   }
 
   /** What becomes of one task. */

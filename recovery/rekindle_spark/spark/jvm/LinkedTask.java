@@ -11,11 +11,16 @@ import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
 /** A task of a linked job, and the messages about it. A job is named by its first shuffle. */
 final class LinkedTask implements Serializable {
-  /** The messages to an executor: run this, here are blocks for you, this job counts no more. */
-  static final byte RUN = 0, BLOCKS = 1, CANCEL = 2;
+  /**
+   * The messages to an executor: run this, here are blocks for you, this job counts no more, blocks
+   * for you wait in a file.
+   */
+  static final byte RUN = 0, BLOCKS = 1, CANCEL = 2, STORED = 3;
 
   /** An executor that reads this task's output, and the reduce ids that it reads. */
   record Reader(String executor, Links.Place place, int[] reduces) implements Serializable {}
@@ -23,8 +28,11 @@ final class LinkedTask implements Serializable {
   /** A block of one task's output. */
   record Block(int reduce, byte[] bytes) {}
 
-  /** Blocks of a task's output for one executor; behind the last ones all of them are there. */
-  record Output(int job, int shuffle, int map, boolean isLast, List<Block> blocks) {
+  /**
+   * Blocks of a task's output for one executor, `from` another one; behind the last ones all of them
+   * are there.
+   */
+  record Output(String from, int job, int shuffle, int map, boolean isLast, List<Block> blocks) {
     long bytes() {
       return blocks.stream().mapToLong(block -> block.bytes().length).sum();
     }
@@ -36,15 +44,36 @@ final class LinkedTask implements Serializable {
       long size = 0;
       for (Block block : blocks) {
         if (size >= PIECE_BYTES) {
-          pieces.add(new Output(job, shuffle, map, false, piece));
+          pieces.add(new Output(from, job, shuffle, map, false, piece));
           piece = new ArrayList<>();
           size = 0;
         }
         piece.add(block);
         size += block.bytes().length;
       }
-      pieces.add(new Output(job, shuffle, map, true, piece));
+      pieces.add(new Output(from, job, shuffle, map, true, piece));
       return pieces;
+    }
+
+    /** The same where it is not sent: it is to be read from the shuffle files at `host` and `port`. */
+    Stored stored(String host, int port) {
+      Map<Integer, Long> sizes = new TreeMap<>();
+      for (Block block : blocks) sizes.put(block.reduce(), (long) block.bytes().length);
+      return new Stored(from, job, shuffle, map, host, port, sizes);
+    }
+  }
+
+  /**
+   * Blocks of a task's output that wait in the shuffle file of the executor `from`, whose blocks are
+   * served at `host` and `port`: by reduce id their bytes.
+   */
+  record Stored(
+      String from, int job, int shuffle, int map, String host, int port, Map<Integer, Long> sizes) {
+    /** What of it is for some reduce ids, given as stretches. */
+    Stored among(int[] reduces) {
+      Map<Integer, Long> found = new TreeMap<>(sizes);
+      found.keySet().removeIf(reduce -> !JobOutputs.isAmong(reduce, reduces));
+      return new Stored(from, job, shuffle, map, host, port, found);
     }
   }
 
@@ -62,7 +91,7 @@ final class LinkedTask implements Serializable {
   /** How many tasks of the job its executor has. */
   final int tasksHere;
   final List<Reader> readers;
-  /** What reads shuffles of earlier jobs, serialised; null where it reads none. */
+  /** What reads shuffles, serialised; null where it reads none. */
   final byte[] template;
 
   LinkedTask(
@@ -116,6 +145,7 @@ final class LinkedTask implements Serializable {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     DataOutputStream out = new DataOutputStream(bytes);
     out.writeByte(BLOCKS);
+    out.writeUTF(output.from());
     out.writeInt(output.job());
     out.writeInt(output.shuffle());
     out.writeInt(output.map());
@@ -131,6 +161,7 @@ final class LinkedTask implements Serializable {
 
   static Output readOutput(ByteBuffer message) throws IOException {
     DataInputStream in = new DataInputStream(stream(message));
+    String from = in.readUTF();
     int job = in.readInt();
     int shuffle = in.readInt();
     int map = in.readInt();
@@ -138,11 +169,45 @@ final class LinkedTask implements Serializable {
     List<Block> blocks = new ArrayList<>();
     for (int left = in.readInt(); left > 0; left--) {
       int reduce = in.readInt();
-      byte[] bytes = new byte[in.readInt()];
+      int length = in.readInt();
+      // asks for no memory that the message has not taken already
+      if (length < 0 || length > in.available()) throw new IOException("a block is cut short");
+      byte[] bytes = new byte[length];
       in.readFully(bytes);
       blocks.add(new Block(reduce, bytes));
     }
-    return new Output(job, shuffle, map, isLast, blocks);
+    return new Output(from, job, shuffle, map, isLast, blocks);
+  }
+
+  static byte[] message(Stored stored) throws IOException {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    DataOutputStream out = new DataOutputStream(bytes);
+    out.writeByte(STORED);
+    out.writeUTF(stored.from());
+    out.writeInt(stored.job());
+    out.writeInt(stored.shuffle());
+    out.writeInt(stored.map());
+    out.writeUTF(stored.host());
+    out.writeInt(stored.port());
+    out.writeInt(stored.sizes().size());
+    for (Map.Entry<Integer, Long> one : stored.sizes().entrySet()) {
+      out.writeInt(one.getKey());
+      out.writeLong(one.getValue());
+    }
+    return bytes.toByteArray();
+  }
+
+  static Stored readStored(ByteBuffer message) throws IOException {
+    DataInputStream in = new DataInputStream(stream(message));
+    String from = in.readUTF();
+    int job = in.readInt();
+    int shuffle = in.readInt();
+    int map = in.readInt();
+    String host = in.readUTF();
+    int port = in.readInt();
+    Map<Integer, Long> sizes = new TreeMap<>();
+    for (int left = in.readInt(); left > 0; left--) sizes.put(in.readInt(), in.readLong());
+    return new Stored(from, job, shuffle, map, host, port, sizes);
   }
 
   static byte[] cancelMessage(int[] shuffles) {

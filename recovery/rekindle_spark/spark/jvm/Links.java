@@ -10,6 +10,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.SecurityManager;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
@@ -86,10 +87,11 @@ final class Links implements Closeable {
   }
 
   /**
-   * Sends a message; `answer` is called once. The first message to a place waits for a connection,
+   * Sends a message; `told` is called once. The first message to a place waits for a connection,
    * and the others to this place for the first, but the caller for none.
    */
-  void send(Place place, byte[] message, RpcResponseCallback answer) {
+  void send(Place place, byte[] message, RpcResponseCallback told) {
+    RpcResponseCallback answer = new Once(told);
     senders
         .computeIfAbsent(place, Links::sender)
         .execute(
@@ -130,6 +132,29 @@ final class Links implements Closeable {
             });
     sender.allowCoreThreadTimeOut(true);
     return sender;
+  }
+
+  /**
+   * Passes the first call on. Of a connection that breaks while messages wait to be written Spark says
+   * twice that one of these has failed.
+   */
+  private static final class Once implements RpcResponseCallback {
+    private final AtomicBoolean isCalled = new AtomicBoolean();
+    private final RpcResponseCallback answer;
+
+    Once(RpcResponseCallback answer) {
+      this.answer = answer;
+    }
+
+    @Override
+    public void onSuccess(ByteBuffer content) {
+      if (!isCalled.getAndSet(true)) answer.onSuccess(content);
+    }
+
+    @Override
+    public void onFailure(Throwable failed) {
+      if (!isCalled.getAndSet(true)) answer.onFailure(failed);
+    }
   }
 
   private static final class Handler extends RpcHandler {

@@ -64,9 +64,12 @@ def test_an_epoch_of_a_recovery_is_no_longer_than_one_may_be() -> None:
 
 
 def test_memory_is_given_in_mebibytes() -> None:
-    given = RuntimeSettings(retained_mib_max=2.5, host_memory_mib_max=64.0, following_mib_max=0.5)
+    given = RuntimeSettings(
+        retained_mib_max=2.5, host_memory_mib_max=64.0, following_mib_max=0.5, link_mib_max=0.25
+    )
     assert given.retained_bytes_max == 2_621_440
     assert given.following_bytes_max == 524_288
+    assert given.link_bytes_max == 262_144
     assert given.host_memory_bytes_max == 67_108_864
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rekindle_spark
+from rekindle.model.settings import Settings
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.driver.epoch_loop import EpochLoop
 from rekindle_spark.output.sink_publishing import SinkPublishers
@@ -37,7 +38,9 @@ def test_the_next_epoch_comes_when_it_is_due() -> None:
     looks: list[float] = []
     application: Any = SimpleNamespace(
         progress=SimpleNamespace(placed={0: "e"}, trailing=frozenset(), catching_up=set()),
+        settings=Settings(),
         claimed=set(),
+        outrun=set(),
         newest=5,
         paused=False,
         arrivals=SimpleNamespace(last=SimpleNamespace(epoch=5)),

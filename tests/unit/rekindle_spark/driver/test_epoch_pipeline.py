@@ -308,7 +308,7 @@ class Due(Executors):
         super().__init__(monkeypatch)
         application = self.application
         application.claimed, application.joining, application.newest = set(), set(), 0
-        application.moves, application.plan_epoch = None, 0
+        application.moves, application.plan_epoch, application.outrun = None, 0, set()
         application.program.in_order = sorted
         application.progress.live, application.progress.trailing = set(PLACED), frozenset()
         application.arrivals = SimpleNamespace(last=SimpleNamespace(epoch=1), is_behind=False)

@@ -1,4 +1,7 @@
-"""Links between executors: which executor goes when some cannot read from each other, and when."""
+"""Links between executors: which executor goes when some cannot read from each other, and when.
+
+And which readers are named because frames wait for them.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,8 +9,16 @@ from typing import Any
 from rekindle_spark.driver.partition_table import Retained
 from rekindle_spark.jobs import job_results
 from rekindle_spark.jobs.job_specs import Specification
-from rekindle_spark.jobs.link_health import FORGOTTEN_SECONDS, Link, Links
-from rekindle_spark.spark.spark_gateway import Read, Task
+from rekindle_spark.jobs.link_health import (
+    BACKLOG_SECONDS_MAX,
+    FORGOTTEN_SECONDS,
+    REFUSALS_MAX,
+    Link,
+    Links,
+    ReaderBacklog,
+    SlowReaders,
+)
+from rekindle_spark.spark.spark_gateway import LinkBacklog, Read, Task
 
 LIMIT = 15.0
 ALL = frozenset("123")
@@ -113,3 +124,35 @@ def test_a_job_has_links_to_who_has_its_own_and_the_retained_outputs_that_it_rea
     own: tuple[tuple[str, dict[int, tuple[int, int]]], ...] = (("1", {}), ("2", {}))
     specification = Specification(((), (reading,)), (own, (("1", {}),)), {})
     assert specification.links({7: ("5", "3")}) == {("1", "2"), ("1", "3")}
+
+
+def backlogs(*found: tuple[str, str, int, int]) -> list[LinkBacklog]:
+    return [LinkBacklog(*one) for one in found]
+
+
+def test_a_reader_is_slow_while_frames_have_waited_for_it_all_the_time() -> None:
+    readers = SlowReaders()
+    waiting = backlogs(("1", "2", 500, 0), ("3", "2", 250, 0), ("1", "3", 0, 2))
+    assert readers.look(waiting, 100.0) == ({}, set())
+    begun, over = readers.look(waiting, 100.0 + BACKLOG_SECONDS_MAX)
+    assert begun == {"2": ReaderBacklog(("1", "3"), 750, 0)}
+    assert "frames have waited" in begun["2"].text
+    assert not over
+    assert readers.look(waiting, 101.0 + BACKLOG_SECONDS_MAX) == ({}, set()), "it is said once"
+    assert readers.look([], 102.0 + BACKLOG_SECONDS_MAX) == ({}, {"2"})
+
+
+def test_frames_that_wait_now_and_then_make_no_reader_slow() -> None:
+    readers = SlowReaders()
+    for now in range(0, 60, 2):
+        assert readers.look(backlogs(("1", "2", 500, 0)), float(now)) == ({}, set())
+        assert readers.look([], now + 1.0) == ({}, set())
+
+
+def test_a_reader_that_grants_no_credit_is_named_although_nothing_waits() -> None:
+    readers = SlowReaders()
+    assert readers.look(backlogs(("1", "2", 0, REFUSALS_MAX)), 0.0) == ({}, set())
+    begun, _ = readers.look(backlogs(("1", "2", 0, REFUSALS_MAX + 1)), 1.0)
+    assert begun["2"].refusals == REFUSALS_MAX + 1
+    assert "raise link_mib_max" in begun["2"].text
+    assert readers.look(backlogs(("1", "2", 0, 0)), 2.0) == ({}, {"2"})

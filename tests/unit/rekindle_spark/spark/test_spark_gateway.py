@@ -7,6 +7,7 @@ import pytest
 from rekindle_spark.spark.spark_gateway import (
     ExecutorSeen,
     Job,
+    LinkBacklog,
     SparkGateway,
     _configuration,
     without_room,
@@ -98,3 +99,15 @@ def test_what_processes_hold_of_a_job_is_told_by_process(
 ) -> None:
     job = Job(SimpleNamespace(isLinked=lambda: True, held=lambda: lines))
     assert job.held_bytes() == held_bytes
+
+
+def test_what_both_ends_of_a_link_say_of_it_is_one_backlog() -> None:
+    gateway = SparkGateway.__new__(SparkGateway)
+    lines = "1 2 300 0 4\n1 3 0 0 21\n1 2 0 5000 0\n"
+    gateway.handle = SimpleNamespace(waiting=lambda: lines)
+    assert gateway.link_backlogs() == [
+        LinkBacklog("1", "2", 5_300, 4),
+        LinkBacklog("1", "3", 0, 21),
+    ]
+    gateway.handle = SimpleNamespace(waiting=lambda: "")
+    assert gateway.link_backlogs() == []
