@@ -365,7 +365,8 @@ def is_whole(status: RecoveryStatus) -> bool:
 def holding_back(open_: Iterable[tuple[Place, Recovery]]) -> Iterator[str]:
     """Policies (namespace/name) whose incidents hold pods back, by the Recoveries that are open."""
     for place, item in open_:
-        comes = item.status.reason != camel_case(RecoveryReason.NO_NEW_PODS)
+        unharmed = (RecoveryReason.NO_NEW_PODS, Reason.LOSS_ANNOUNCED)
+        comes = item.status.reason not in map(camel_case, unharmed)
         if comes and item.status.phase in ("Recovering", "CatchingUp"):
             yield f"{place.namespace}/{item.spec.policy_name}"
 

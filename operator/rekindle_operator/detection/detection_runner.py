@@ -346,8 +346,10 @@ class DetectionRunner:
 
     @property
     def announced_nodes(self) -> dict[str, LossNotice]:
-        """Nodes of the cluster that say that they will go."""
-        return {name: item.notice for name, item in self.announced.noticed.items()}
+        """Nodes of the cluster that say that they will go, but for those that stay long after the
+        moment that they named: something holds them back, as a disruption budget does."""
+        noticed = self.announced.noticed.items()
+        return {name: item.notice for name, item in noticed if not item.stays}
 
     @property
     def overdue_nodes(self) -> frozenset[str]:

@@ -28,13 +28,15 @@ class NoticedNode:
     """A node that says that it will go. It is `due` when that moment has passed, not longer ago
     than `KEPT_SECONDS`; a drained node is not, for its machine may stay. It is `overdue` when it is
     due and its object is gone or not Ready. One that is `off` is out of service, whatever else
-    holds. The deadline is `counted` where nobody has said a moment."""
+    holds; one that `stays` is Ready longer than that after the moment. The deadline is `counted`
+    where nobody has said a moment."""
 
     uid: str
     notice: LossNotice
     due: bool = False
     overdue: bool = False
     off: bool = False
+    stays: bool = False
     counted: bool = True
 
 
@@ -130,4 +132,5 @@ class Notices:
             overdue=is_due and node.ready != READY,
             off=said.source == loss_notices.OUT_OF_SERVICE,
             counted=said.at is None,
+            stays=now >= until + KEPT_SECONDS and node.ready == READY,
         )

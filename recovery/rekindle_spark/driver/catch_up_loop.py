@@ -126,6 +126,7 @@ class CatchUpLoop:
             if not work:
                 if not self._is_behind(executor):
                     application.coming.pop(executor, None)
+                    application.outrun.discard(executor)
                 if application.progress.complete and executor not in application.warm:
                     stream.job = self._roll_call(executor)
                 return
@@ -208,7 +209,8 @@ class CatchUpLoop:
                 came = self.application.newest - stream.newest
                 most = min(stream.pieces.epochs, COMING_MAX)
                 self.application.coming[executor] = min(came, most)
-                if came > epochs:
+                # one that was short only because it reached the newest says nothing
+                if came > epochs >= stream.pieces.epochs:
                     self.application.outrun.add(executor)
                 else:
                     self.application.outrun.discard(executor)

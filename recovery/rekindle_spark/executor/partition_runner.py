@@ -170,8 +170,10 @@ class PartitionRunner:
             self.gauge.prefetch_bytes_max(request),
             digest,
         )
-        outcome, cpu_seconds = self.functions.run(program, trial, sign)
-        self.gauge.beside_bytes = self.functions.used_bytes
+        try:
+            outcome, cpu_seconds = self.functions.run(program, trial, sign)
+        finally:
+            self.gauge.beside_bytes = self.functions.used_bytes
         self.meter.add(work.partition, cpu_seconds)
         return outcome
 

@@ -204,13 +204,15 @@ class FunctionProcess:
 
     It runs one piece of work at a time, whoever asks: `turn` is held meanwhile. It is started
     when it is needed, again after each death, and ends with the host. `used_bytes` is the memory
-    that it had in use when it answered last.
+    that it had in use when it answered last, `first_bytes` when it answered first: that much it
+    may have beside what a piece of work may use.
     """
 
     sandboxes: Sandboxes
     sandbox: "_Sandbox | None" = None
     loaded: str = ""
     used_bytes: int = 0
+    first_bytes: int = 0
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def run(
@@ -222,15 +224,23 @@ class FunctionProcess:
         Raises Died where the process has died of it, otherwise what `partition.run` raises. One
         that has died of something else, and what has not loaded the program, is asked once more.
         """
-        with self.turn:
+        while not self.turn.acquire(timeout=SIGN_SECONDS):
+            sign()  # whoever has the turn is watched
+        try:
+            most = trial.memory_bytes_max
+            if self.used_bytes - self.first_bytes > most // 2:
+                self._end()  # it has grown by and by, and nobody is to be blamed for that
+            if most:
+                trial = replace(trial, memory_bytes_max=most + self.first_bytes)
             is_known = self.sandbox is not None and self.loaded == trial.digest
             reply = self._ask(replace(trial, program=b"") if is_known else trial, sign)
             if reply.lacks_program or (not reply.answer and watchdog.read(reply.note) is None):
                 reply = self._ask(trial, sign)
             self.loaded = trial.digest if reply.answer else ""
             self.used_bytes = reply.used_bytes
-            if reply.used_bytes > trial.memory_bytes_max // 2:
-                self._end()  # it has grown by and by, and nobody is to be blamed for that
+            self.first_bytes = self.first_bytes or reply.used_bytes
+        finally:
+            self.turn.release()
         if not reply.answer:
             raise Died(_fault(program, trial, reply), trial.work.epoch)
         return _given(trial, reply.answer), reply.cpu_seconds
@@ -246,7 +256,7 @@ class FunctionProcess:
 
     def _end(self) -> int:
         """End it; returns its exit code, as a shell counts."""
-        sandbox, self.sandbox, self.used_bytes = self.sandbox, None, 0
+        sandbox, self.sandbox, self.used_bytes, self.first_bytes = self.sandbox, None, 0, 0
         return 0 if sandbox is None else sandbox.end()
 
 

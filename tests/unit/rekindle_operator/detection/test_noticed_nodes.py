@@ -20,6 +20,7 @@ from rekindle_operator.detection.detection_runner import (
 )
 from rekindle_operator.detection.lease_timers import Timers
 from rekindle_operator.detection.node_inventory import NodeInventory
+from rekindle_operator.detection.noticed_nodes import KEPT_SECONDS
 
 SPOT = "aws-node-termination-handler/spot-itn"
 
@@ -265,3 +266,12 @@ def application_of(judge: DetectionRunner) -> MatchedApplication:
     found = judge.known.application(SPARK.place)
     assert found is not None
     return found
+
+
+def test_a_node_that_stays_long_after_its_moment_opens_no_incident_of_whole_applications() -> None:
+    judge = a_calm_judge()
+    with_node(judge, taints=[{"key": SPOT}])
+    until = judge.announced.noticed[LOST.node].notice.until
+    for moment, is_announced in ((until + 1.0, True), (until + 2 * KEPT_SECONDS, False)):
+        judge.announced.refresh(moment, judge.rules)
+        assert (LOST.node in judge.announced_nodes) == is_announced
