@@ -316,7 +316,7 @@ class RunView(_StoppedQueries):
         step = record["step"]
         if step not in self.dead_letters:
             self.say(
-                f"{step} leaves rows out, for which its function raises; see them with: "
+                f"{step} leaves out rows that it cannot process; see them with: "
                 f"rekindle output {shlex.quote(self.output)} {step} --dead-letters"
             )
         self.dead_letters[step] = self.dead_letters.get(step, 0) + record["rows"]
