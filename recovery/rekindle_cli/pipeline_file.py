@@ -159,8 +159,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _check_encoding(path: Path) -> None:
-    """Raise the SyntaxError of Python itself for bytes that are no text: an import lets them pass in
-    comments."""
+    """Raise Python's own SyntaxError for bytes that are no text: imports pass them in comments."""
     if path.suffix != ".py":
         return
     content = path.read_bytes()
