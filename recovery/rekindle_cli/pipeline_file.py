@@ -147,6 +147,7 @@ def _import(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     sys.modules[MODULE] = module
     try:
+        _check_encoding(path)
         specification.loader.exec_module(module)
     except InputError as error:
         raise _placed(error) from error
@@ -155,6 +156,23 @@ def _import(path: Path) -> ModuleType:
     except BaseException as error:  # a panic of a native library is no Exception
         raise _failed(path, "cannot be imported", error) from error
     return module
+
+
+def _check_encoding(path: Path) -> None:
+    """Raise Python's own SyntaxError for bytes that are no text: imports pass them in comments."""
+    if path.suffix != ".py":
+        return
+    content = path.read_bytes()
+    try:
+        try:
+            importlib.util.decode_source(content)
+        except SyntaxError:  # of the first two lines, without a line; of an unknown encoding, too
+            content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        byte = content[error.start]
+        what = f"Non-{error.encoding.upper()} code starting with '\\x{byte:02x}'"
+        raise SyntaxError(what, (str(path), line, None, None)) from None
 
 
 def _function(module: ModuleType, name: str, path: Path) -> Callable[[], Any]:

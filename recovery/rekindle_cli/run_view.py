@@ -34,6 +34,7 @@ from rich.text import Text
 
 from rekindle import interrupts
 from rekindle.model.errors import RekindleError
+from rekindle.model.sentences import counted
 from rekindle_cli.jsonl_tail import EventFile
 
 REFRESH_SECONDS = 0.5
@@ -268,7 +269,9 @@ class RunView(_StoppedQueries):
 
     def summary(self) -> list[str]:
         """Return sentences about the whole run, for its end."""
-        found = [f"{self.rows:,} rows were read; {self.losses} nodes were lost."]
+        rows = counted(self.rows, "row was", "rows were")
+        lost = counted(self.losses, "node was", "nodes were")
+        found = [f"{rows} read; {lost} lost."]
         found += [f"{query} stopped: {why}" for query, why in sorted(self.stopped.items())]
         if self.dead_letters:
             left_out = ", ".join(f"{step} {rows:,}" for step, rows in self.dead_letters.items())
@@ -316,13 +319,13 @@ class RunView(_StoppedQueries):
         step = record["step"]
         if step not in self.dead_letters:
             self.say(
-                f"{step} leaves rows out, for which its function raises; see them with: "
+                f"{step} leaves out rows that it cannot process; see them with: "
                 f"rekindle output {shlex.quote(self.output)} {step} --dead-letters"
             )
         self.dead_letters[step] = self.dead_letters.get(step, 0) + record["rows"]
 
     def _on_nodes_requested(self, record: Mapping[str, Any]) -> None:
-        self.say(f"{record['count']} nodes are asked for")
+        self.say(counted(record["count"], "node is", "nodes are") + " asked for")
 
     def _on_data_lost(self, record: Mapping[str, Any]) -> None:
         where = f"offsets {record['begin']:,} to {record['end']:,} of {record['partition']}"
@@ -402,7 +405,7 @@ class RunView(_StoppedQueries):
         )
 
     def _of_nodes(self) -> str:
-        return f"{len(self.nodes)} of {self.nodes_expected} nodes"
+        return f"{len(self.nodes)} of {counted(self.nodes_expected, 'node')}"
 
     def _rate(self) -> float:
         """Rows a second over the newest epochs."""

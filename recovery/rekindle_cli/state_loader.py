@@ -15,6 +15,7 @@ from rekindle.coordination.coordination_state import with_status
 from rekindle.forecast import steady_state
 from rekindle.forecast.failure_simulation import Model
 from rekindle.model.errors import InputError
+from rekindle.model.sentences import counted
 from rekindle_cli import coordination_access
 
 ARRIVE = "uniform:120..360"
@@ -129,7 +130,7 @@ def steady(state: CoordinationState | None, where: str) -> CoordinationState:
     if state.catching_up:
         raise InputError(
             where=where,
-            what=f"has {len(state.catching_up)} query partitions that are still catching up",
+            what=f"has {counted(len(state.catching_up), 'query partition')} still catching up",
             remedy="wait until all are live, as `rekindle status` shows",
         )
     return state

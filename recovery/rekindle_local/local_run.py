@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 
 from rekindle.model.errors import InputError, RunError
+from rekindle.model.sentences import counted
 from rekindle.protocol.store_paths import Place
 from rekindle_cli import cli_options, run_view
 from rekindle_cli.jsonl_tail import EventFile
@@ -220,7 +221,7 @@ class _Run:
             on_change=lambda: provisioning.publish(cluster.leaders()),
         )
         provisioning = _provisioning(cluster, driver, directory, place)
-        nodes = "1 node" if request.nodes == 1 else f"{request.nodes} nodes"
+        nodes = counted(request.nodes, "node")
         view.say(f"starting {nodes}, ZooKeeper and a coordinator on this machine")
         with ExitStack() as stack:
             stack.callback(view.stop)
@@ -317,7 +318,9 @@ class _Run:
         names = [node.name for node in self.cluster.nodes]
         victims = self._rng.sample(names, self.request.kill)
         self.killed = True
-        self.view.say(f"killing {len(victims)} of {len(names)} nodes: {', '.join(sorted(victims))}")
+        self.view.say(
+            f"killing {len(victims)} of {counted(len(names), 'node')}: {', '.join(sorted(victims))}"
+        )
         self.cluster.kill(victims)
 
 

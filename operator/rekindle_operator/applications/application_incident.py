@@ -18,10 +18,11 @@ from typing import Final, Literal
 import msgspec
 
 from rekindle.coordination.announced_losses import SCALE_DOWN
-from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.application_status import named
 from rekindle.coordination.coordination_events import LossNotice
 from rekindle.model.plan_problem import DOES_NOT_FIT_A_NODE
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import custom_resources
 from rekindle_operator.api.custom_resources import (

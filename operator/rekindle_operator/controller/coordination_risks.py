@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.application_status import named
 from rekindle.coordination.session import Driver
 from rekindle.model.errors import RekindleError
 from rekindle.model.reasons import Reason
@@ -107,7 +107,7 @@ def _next(coordination: Coordination) -> Iterator[tuple[Word, str]]:
     up, servers = coordination.servers_up, coordination.servers
     if coordination.store_reachable and up is not None and up < servers:
         spare = up - (servers // 2 + 1)
-        more = f"{counted(spare, 'more')} may go" if spare > 0 else "it ends with one more"
+        more = f"{spare} more may go" if spare > 0 else "it ends with one more"
         yield (
             RecoveryReason.STORE_DEGRADED,
             f"{up} of {servers} servers of the store answer: {more}.",

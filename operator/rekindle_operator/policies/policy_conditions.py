@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from rekindle.coordination import CoordinationState, domain_placement
-from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.application_status import named
 from rekindle.model import lazy_import
 from rekindle.model.errors import InputError
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle_operator.api import recovery_class
 from rekindle_operator.api.custom_resources import (
     ACCEPTED,

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.application_status import named
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle_operator.api.custom_resources import (
     COORDINATION_AT_RISK,
     Condition,

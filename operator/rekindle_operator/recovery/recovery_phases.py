@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from rekindle.coordination import announced_losses
-from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.application_status import named
 from rekindle.coordination.coordination_state import announced, inactive
 from rekindle.coordination.session import Driver
 from rekindle.model import incidents
 from rekindle.model.incidents import IncidentKind
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle_operator.api.custom_resources import (
     APPROVED,
     CONFIRMED,

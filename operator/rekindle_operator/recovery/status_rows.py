@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from rekindle.coordination import application_status, next_plan, node_load
-from rekindle.coordination.application_status import counted, named
+from rekindle.coordination.application_status import named
 from rekindle.coordination.coordination_state import (
     CoordinationState,
     NodeStatus,
@@ -24,6 +24,7 @@ from rekindle.coordination.coordination_state import (
 from rekindle.coordination.session import Driver
 from rekindle.model.incidents import IncidentKind
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle.model.settings import BLOCKING
 from rekindle.protocol import Directive, PlanOrder
 from rekindle_operator.api.custom_resources import camel_case, clipped

@@ -38,6 +38,7 @@ from rekindle.coordination.instructions import (
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.plan_problem import PartitionCost, Problem, QueryDemand
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle.model.switch_mode import ON
 
 # of one order: the next one follows once these have been made
@@ -167,8 +168,8 @@ def clear_out(state: CoordinationState, now: float, clock: Callable[[], float]) 
     origins = ", ".join(sorted({state.placement[name] for name in found}))
     targets = ", ".join(sorted(set(found.values())))
     text = (
-        f"Move {len(found)} of {len(on_announced(state))} partitions from {origins}, announced to "
-        f"go, to {targets}."
+        f"Move {len(found)} of {counted(len(on_announced(state)), 'partition')} from {origins}, "
+        f"announced to go, to {targets}."
     )
     state = replace(state, moving=found, full_at=None)
     return state, (MovePartitions(found, Reason.LOSS_ANNOUNCED, text),)

@@ -29,6 +29,7 @@ from rekindle.coordination.session import ApplicationReading, Case, Driver
 from rekindle.coordination.state_machine import advance
 from rekindle.model.incidents import Incident
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle.model.topology import Query
 
 # Computes the plan that would be made now, and the number of nodes that would change it.
@@ -430,11 +431,6 @@ def _notices(
         number = state.incident.number
         text = f"All partitions of incident {number} have caught up."
         yield Notice(Reason.CHECKPOINT_AWAITED, text)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things in a sentence."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def named(names: tuple[str, ...]) -> str:

@@ -17,6 +17,7 @@ from rekindle.coordination.coordination_state import (
     with_status,
 )
 from rekindle.model.plan_problem import Answer, Problem, QueryDemand
+from rekindle.model.sentences import counted
 from rekindle.planning import domain_layout
 from rekindle.planning.domain_layout import DomainLayout
 
@@ -131,9 +132,9 @@ def sentence(state: CoordinationState, found: Mapping[str, str]) -> str:
         for node_of in placements
     )
     return (
-        f"Move {len(found)} of {len(state.placement)} partitions: the loss of a domain then stops "
-        f"{after:.0%} of all priority in the mean, and not {before:.0%}; with the fullest "
-        f"{work_after:.0%} of all work is lost, and not {work_before:.0%}."
+        f"Move {len(found)} of {counted(len(state.placement), 'partition')}: the loss of a domain "
+        f"then stops {after:.0%} of all priority in the mean, and not {before:.0%}; with the "
+        f"fullest {work_after:.0%} of all work is lost, and not {work_before:.0%}."
     )
 
 

@@ -37,6 +37,7 @@ from rekindle.model import incidents
 from rekindle.model import topology as graph
 from rekindle.model.incidents import Incident, IncidentKind, NodeLoss
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted, percent
 
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
@@ -66,7 +67,7 @@ def back(state: CoordinationState, event: NodeBack, now: float) -> Result:
     record = RecordEvent(
         kind="node-cleared" if cleared else "node-up",
         reason=Reason.SUSPICION_CLEARED if cleared else Reason.NODE_BACK,
-        text=f"Node {event.node} is up with {event.capacity_percent:g} % CPU.",
+        text=f"Node {event.node} is up with {percent(event.capacity_percent)} CPU.",
         details={"node": event.node, "capacity_percent": event.capacity_percent},
     )
     return replace(state, due=due), (record, *released)
@@ -153,7 +154,8 @@ def enter_incident(state: CoordinationState, incident: Incident) -> Result:
     state = replace(state, incident=incident, incidents=incident.number)
     if before is not None and before.kind is incident.kind:
         return state, ()
-    what = f"{len(incident.lost)} nodes are lost" if incident.lost else "nothing runs yet"
+    lost = counted(len(incident.lost), "node is", "nodes are")
+    what = f"{lost} lost" if incident.lost else "nothing runs yet"
     record = RecordEvent(
         kind="incident-opened" if before is None else "incident-changed",
         reason=incidents.reason(incident.kind) if incident.lost else Reason.RESUMED,
@@ -177,7 +179,7 @@ def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> R
     gone = {node: replace(state.nodes[node], status=NodeStatus.LOST, lost_at=now) for node in lost}
     state = _without_lost(replace(state, nodes={**state.nodes, **gone}))
     stopped = placed - len(state.placement)
-    text = f"Lost {', '.join(lost)}: {stopped} of {placed} partitions stop."
+    text = f"Lost {', '.join(lost)}: {stopped} of {counted(placed, 'partition')} stop."
     details = {"nodes": lost, "partitions_stopped": stopped}
     if state.starting:
         return state, (RecordEvent("nodes-lost", Reason.WAITING_FOR_NODES, text, details),)

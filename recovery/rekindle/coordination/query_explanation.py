@@ -16,12 +16,12 @@ from rekindle.coordination.application_status import (
     Phase,
     PlanPreview,
     QueryProgress,
-    counted,
     named,
 )
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
 from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.model.errors import InputError
+from rekindle.model.sentences import counted, percent
 from rekindle.planning import wait_explanation
 from rekindle.planning.wait_explanation import Lesser, Wait
 
@@ -150,7 +150,8 @@ def _query(found: ApplicationStatus, name: str) -> QueryProgress:
 
 
 def _phase(query: QueryProgress) -> str:
-    of_all = f"{query.live} of {query.partitions} query partitions are live"
+    wanted = counted(query.partitions, "query partition is", "query partitions are")
+    of_all = f"{query.live} of {wanted} live"
     if query.phase is Phase.LIVE:
         return f"{query.name} is live: nothing is missing."
     if query.phase is Phase.FINISHED:
@@ -184,7 +185,7 @@ def _sentences(
     yield f"{query.name} waits, with {which}: {named(names)}."
     steady = sum(item.steady_percent for item in missing)
     behind = sum(item.catching_up_percent for item in missing)
-    yield f"They cost {steady:.3g} % CPU, {behind:.3g} % while they catch up."
+    yield f"They cost {percent(steady)} CPU, {percent(behind)} while they catch up."
     yield _room(explanation, state)
     if (why := _why(explanation, found)) is not None:
         yield why
@@ -233,7 +234,7 @@ def _room(explanation: Explanation, state: CoordinationState) -> str:
     free = explanation.free or {}
     if not free:
         return "No node is up."
-    each = tuple(f"{cpu:.3g} % on {node}" for node, cpu in free.items() if cpu >= 1)
+    each = tuple(f"{percent(cpu)} on {node}" for node, cpu in free.items() if cpu >= 1)
     lost = with_status(state, NodeStatus.LOST)
     away = f" Lost: {named(lost)}." if lost else ""
     return f"Free under the cap: {named(each) if each else 'nothing'}.{away}"
@@ -252,5 +253,5 @@ def _remedy(
     if more is None:
         return f"It is not known how many more nodes would {_verb(state)} it."
     capacity = max(view.capacity_percent for view in state.nodes.values())
-    nodes = f"{counted(more, 'more node')} of {capacity:g} % CPU"
+    nodes = f"{counted(more, 'more node')} of {percent(capacity)} CPU"
     return f"With {nodes} {name} would be in the next plan."

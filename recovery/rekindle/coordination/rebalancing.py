@@ -32,6 +32,7 @@ from rekindle.coordination.coordination_state import (
 )
 from rekindle.coordination.instructions import Instruction, MovePartitions
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle.model.settings import DOMAINS
 
 SURVEY_SECONDS = 30.0
@@ -237,7 +238,7 @@ class _Nodes:
 def _relief_sentence(state: CoordinationState, found: Mapping[str, str]) -> str:
     origins = ", ".join(sorted({state.placement[name] for name in found}))
     targets = ", ".join(sorted(set(found.values())))
-    return f"Move {len(found)} partitions from {origins}, which is slow, to {targets}."
+    return f"Move {counted(len(found), 'partition')} from {origins}, which is slow, to {targets}."
 
 
 def _sentence(state: CoordinationState, found: Mapping[str, str]) -> str:
@@ -246,6 +247,6 @@ def _sentence(state: CoordinationState, found: Mapping[str, str]) -> str:
     target = min(found.values(), key=lambda node: (shares[node], node))
     targets = ", ".join(sorted(set(found.values())))
     return (
-        f"Move {len(found)} of {len(state.placement)} partitions to {targets}: node "
-        f"{origin} carries {shares[origin]:.0%} of what it may, {target} {shares[target]:.0%}."
+        f"Move {len(found)} of {counted(len(state.placement), 'partition')} to {targets}: "
+        f"node {origin} carries {shares[origin]:.0%} of what it may, {target} {shares[target]:.0%}."
     )

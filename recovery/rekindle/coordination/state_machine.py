@@ -39,6 +39,7 @@ from rekindle.coordination.instructions import Instruction, PublishPlan, RecordE
 from rekindle.model import topology as graph
 from rekindle.model.incidents import Incident, IncidentKind
 from rekindle.model.reasons import Reason
+from rekindle.model.sentences import counted
 from rekindle.model.settings import BLOCKING, Policy
 from rekindle.model.switch_mode import OFF
 
@@ -270,7 +271,7 @@ def _start(state: CoordinationState, start: happened.Started, now: float) -> Res
     """A fresh start waits for its nodes; a resumed one is a complete failure to recover from."""
     state = replace(state, start=None, nodes_expected=start.nodes_expected)
     if not start.resumed:
-        text = f"A fresh start waits for {start.nodes_expected} nodes."
+        text = f"A fresh start waits for {counted(start.nodes_expected, 'node')}."
         record = RecordEvent("started", Reason.WAITING_FOR_NODES, text)
         return state, (*buffering_mode.announce(state, Reason.STARTED), record)
     unfinished = state.incident or Incident(
@@ -298,7 +299,7 @@ def _plan_when_due(state: CoordinationState, now: float, clock: Callable[[], flo
     # a requested node may have its executor only once the announced one is gone
     up, wanted = len(with_status(state, NodeStatus.UP)), next_plan.nodes_wanted(state)
     if up < wanted and _waits_for_nodes(state):
-        text = f"{up} of {wanted} nodes are up."
+        text = f"{up} of {counted(wanted, 'node is', 'nodes are')} up."
         details = {"nodes_up": up, "nodes_wanted": wanted}
         return state, (RecordEvent("waiting", Reason.WAITING_FOR_NODES, text, details),)
     draft = next_plan.draft(state, reason, now, clock)
@@ -337,7 +338,9 @@ def _published(state: CoordinationState, draft: next_plan.Draft) -> Coordination
 
 def _no_room(state: CoordinationState) -> RecordEvent:
     waiting = inactive(state)
-    text = f"{len(waiting)} query partitions wait: none of them fits on what is free."
+    which = counted(len(waiting), "query partition waits", "query partitions wait")
+    none = "it does not fit" if len(waiting) == 1 else "none of them fits"
+    text = f"{which}: {none} on what is free."
     return RecordEvent("plan-empty", Reason.NO_CAPACITY, text, {"query_partitions": waiting})
 
 
@@ -394,7 +397,8 @@ def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Re
         return state, ()
     seconds = now - incident.began_at
     details = {"incident": incident.number, "seconds": seconds, "plans": incident.plans}
-    text = f"Incident {incident.number} is over after {seconds:.1f} s and {incident.plans} plans."
+    plans = counted(incident.plans, "plan")
+    text = f"Incident {incident.number} is over after {seconds:.1f} s and {plans}."
     closed = RecordEvent("incident-closed", Reason.RECOVERED, text, details)
     state, told = announced_losses.go_on(replace(state, incident=None), incident, now)
     return state, (closed, *told)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from rekindle.model import strict_json
 from rekindle.model.errors import InputError
+from rekindle.model.sentences import counted, percent
 from rekindle.model.strict_json import short
 
 VERSION = 1
@@ -102,8 +103,8 @@ def describe(
     if not waiting:
         return f"Nothing to {verb.lower()}: there is no {one}."
     what = f"{verb} {len(answer.queries)} of {waiting} {one if waiting == 1 else several}"
-    cost = f"{_count(len(answer.partitions), 'partition')}, {answer.used_cpu_percent:.6g} % CPU"
-    where = f" on {_count(len(answer.placement), 'node')}" if answer.placement else ""
+    cost = f"{counted(len(answer.partitions), 'partition')}, {percent(answer.used_cpu_percent)} CPU"
+    where = f" on {counted(len(answer.placement), 'node')}" if answer.placement else ""
     proof = f"at most {math.ceil(1000 * answer.gap) / 10:g} % below the best possible"
     if answer.status == "optimal":
         proof = "the best possible"
@@ -228,10 +229,6 @@ def answer_from_record(record: object, where: str) -> Answer:
         gap=number("gap"),
         seconds=number("seconds"),
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _partition_record(cost: PartitionCost) -> dict[str, Any]:

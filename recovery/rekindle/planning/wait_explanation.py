@@ -7,6 +7,8 @@ larger piece of one node. Pure; the report's plans and `explain` say the sentenc
 
 from dataclasses import dataclass
 
+from rekindle.model.sentences import percent
+
 LEAST_PERCENT = 0.05
 
 
@@ -58,8 +60,3 @@ def _room(wait: Wait) -> str:
         largest, on_one = percent(wait.largest), percent(wait.free_on_one)
         return f"a partition of it needs {largest} of a core and no node has more than {on_one}"
     return f"it needs {needs} of a core and the {left} that is left does not hold it in pieces"
-
-
-def percent(value: float) -> str:
-    """Format a share of a core: 0.4 %, 12 %, 140 %."""
-    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"

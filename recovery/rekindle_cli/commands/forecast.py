@@ -20,6 +20,7 @@ from rekindle.coordination.application_status import named
 from rekindle.forecast import failure_simulation, outage_forecasts
 from rekindle.forecast.failure_simulation import Model
 from rekindle.forecast.outage_forecasts import DomainForecast
+from rekindle.model.sentences import counted
 from rekindle.model.settings import DOMAINS, EVEN
 from rekindle_cli import cli_options, state_loader
 from rekindle_cli.coordination_access import CaFile, SecretFile
@@ -68,7 +69,9 @@ def forecast(
     console = Console(highlight=False)
     console.print(_table(found[0]))
     if placement is not None:
-        console.print(f"With placement {placement}, {moved} partitions would move, and then:")
+        console.print(
+            f"With placement {placement}, {counted(moved, 'partition')} would move, and then:"
+        )
         console.print(_table(found[1]))
 
 

@@ -20,6 +20,7 @@ from rekindle.forecast import failure_simulation, outage_forecasts
 from rekindle.forecast.failure_simulation import Model
 from rekindle.forecast.outage_forecasts import Interval, Outages
 from rekindle.forecast.outage_forecasts import simulate as rehearsed
+from rekindle.model.sentences import counted
 from rekindle_cli import cli_options, state_loader, svg_files
 from rekindle_cli.coordination_access import CaFile, SecretFile
 from rekindle_cli.report_html import charts
@@ -78,7 +79,7 @@ def simulate(
     if as_json:
         typer.echo(json.dumps(_record(found, fail, arrive, len(numbers)), indent=2))
     else:
-        _show(state, found, f"{len(numbers)} failures {fail}, nodes {arrive}")
+        _show(state, found, f"{counted(len(numbers), 'failure')} {fail}, nodes {arrive}")
     if picture is not None:
         svg_files.write(picture, _drawn(state, found, fail, arrive, len(numbers)))
 
@@ -120,7 +121,7 @@ def _drawn(
     ]
     return charts.intervals(
         spans,
-        eyebrow=f"{count} failures {fail}, nodes {arrive}",
+        eyebrow=f"{counted(count, 'failure')} {fail}, nodes {arrive}",
         headline="Seconds until each query has caught up, the most important first",
         text="A mark at the mean, a line over what all but one in twenty are above and below.",
     )

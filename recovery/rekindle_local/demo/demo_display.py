@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rekindle.model.sentences import counted
 from rekindle.report import machine_limits
 
 REFRESH_SECONDS = 0.5
@@ -80,7 +81,7 @@ class Display:
         if record["node"] in self.nodes:
             return
         self.nodes.add(record["node"])
-        self.say(f"node {record['node']} is up ({len(self.nodes)} nodes)")
+        self.say(f"node {record['node']} is up ({counted(len(self.nodes), 'node')})")
 
     def _on_plan(self, record: Mapping[str, Any]) -> None:
         self.say(record["text"])
@@ -93,7 +94,7 @@ class Display:
     def _on_kill(self, record: Mapping[str, Any]) -> None:
         self.failure_at = self.failure_at or record["at"]
         self.nodes.discard(record["node"])
-        self.say(f"node {record['node']} is killed ({len(self.nodes)} nodes)")
+        self.say(f"node {record['node']} is killed ({counted(len(self.nodes), 'node')})")
 
     def _on_caught_up(self, record: Mapping[str, Any]) -> None:
         if self.failure_at is not None:

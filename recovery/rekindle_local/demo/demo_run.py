@@ -15,6 +15,7 @@ from rich.console import Console
 from rekindle import report
 from rekindle.model import topology
 from rekindle.model.errors import RunError
+from rekindle.model.sentences import counted
 from rekindle.protocol.store_paths import Place
 from rekindle_cli.report_html import report_text
 from rekindle_local import failure_schedule
@@ -99,7 +100,9 @@ def _run(
     pipeline, settings = _write_inputs(directory, run_directory, options, servers)
     driver = DriverProcess(run_directory)
     cluster, provisioning = _machines(options, run_directory, driver)
-    display.say(f"starting a Spark cluster of {options.nodes} nodes, ZooKeeper and a coordinator")
+    display.say(
+        f"starting a Spark cluster of {counted(options.nodes, 'node')}, ZooKeeper and a coordinator"
+    )
     with cluster, _control_plane(run_directory, cluster) as control:
         try:
             display.start()
@@ -186,8 +189,8 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
     if result["plans"]:
         said += (
             f", bound {result['weighted_unavailable_seconds_bound']:.1f} s; "
-            f"first plan after {result['first_plan_epochs']} epochs; "
-            f"{len(result['plans'])} plans"
+            f"first plan after {counted(result['first_plan_epochs'], 'epoch')}; "
+            f"{counted(len(result['plans']), 'plan')}"
         )
     console.print(said)
     if (beyond := result.get("weighted_beyond_goal_seconds")) is not None:

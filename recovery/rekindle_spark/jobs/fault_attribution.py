@@ -78,13 +78,14 @@ def hold_back(
         if number in progress.suspects.alone:
             again[number] = fault
             continue
+        text = f"{fault.where}: {fault.what}"  # the remedy is for a step that stops
         with application.lock:
             if number not in progress.suspects.apart:
                 progress.suspects.hurried.add(number)
-            progress.suspects.suspect(program, number, SuspectedEpoch(epoch, str(fault)))
+            progress.suspects.suspect(program, number, SuspectedEpoch(epoch, text))
             progress.hold_back([number])
         step = fault.where.removeprefix("step ")
-        _report(application, number, step, epoch, str(fault), progress.placed.get(number, ""))
+        _report(application, number, step, epoch, text, progress.placed.get(number, ""))
     return again
 
 

@@ -89,6 +89,26 @@ def test_what_a_file_does_wrong_on_import_is_one_sentence_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"# a\n# b\n# c \xff\xfe\n", "FILE:3: cannot be imported: SyntaxError: Non-UTF-8 code"),
+        (b"# \xff\xfe\n", "FILE:1: cannot be imported: SyntaxError: Non-UTF-8 code"),
+        (b"# coding: ascii\n# \xff\n", r"Non-ASCII code starting with '\xff'; mend the file"),
+        (b"# coding: none\n", "cannot be imported: SyntaxError"),
+        (b"# coding: latin-1\n# \xff\n", "has no function 'pipeline'"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused_at_its_line(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    file = tmp_path / "machines.py"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        pipeline_file.load(str(file), AMPLE)
+    assert message in str(caught.value).replace(str(file), "FILE")
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         ("{}['x']", "FILE:10: pipeline() failed: KeyError: 'x'; mend the file"),

@@ -140,7 +140,7 @@ def test_rows_that_are_left_out_are_told_once_with_how_to_see_them_and_counted()
     seen.show({**letters, "partition": "parse/0", "rows": 2})
     seen.show({**letters, "partition": "parse/1", "rows": 1_000})
     assert " ".join(shown.getvalue().split()) == (
-        "parse leaves rows out, for which its function raises; see them with: "
+        "parse leaves out rows that it cannot process; see them with: "
         "rekindle output out parse --dead-letters"
     )
     assert "Rows that became dead letters: parse 1,002." in seen.summary()

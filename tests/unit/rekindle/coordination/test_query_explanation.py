@@ -107,7 +107,7 @@ def test_a_query_that_is_back_or_on_its_way_is_explained_in_a_sentence() -> None
     desk.lose(desk.placement["tops/0"])
     desk.settle()
     first = desk.explain("ranking").sentences[0]
-    assert first == "ranking is placed and catches up: 0 of 1 query partitions are live."
+    assert first == "ranking is placed and catches up: 0 of 1 query partition is live."
 
 
 def test_a_query_that_has_stopped_is_explained_by_the_function_that_raises() -> None:
@@ -117,7 +117,7 @@ def test_a_query_that_has_stopped_is_explained_by_the_function_that_raises() -> 
     desk.decide()
     assert desk.explain("ranking").sentences == (
         "ranking goes on when a driver starts with the function mended: "
-        "0 of 1 query partitions are live.",
+        "0 of 1 query partition is live.",
         "ranking has stopped: step tops: raised ValueError: bad, at epoch 7 (query-stopped)",
     )
     assert "ranking" not in " ".join(desk.explain("busiest").sentences)

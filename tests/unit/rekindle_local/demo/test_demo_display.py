@@ -16,9 +16,9 @@ def test_nodes_that_come_and_are_killed_are_counted() -> None:
     display.show({"version": 1, "kind": "kill", "at": 100.0, "node": "127.0.0.2"})
     lines = [line.split("s  ")[-1] for line in shown.getvalue().splitlines()]
     assert lines == [
-        "node 127.0.0.2 is up (1 nodes)",
+        "node 127.0.0.2 is up (1 node)",
         "node 127.0.0.3 is up (2 nodes)",
-        "node 127.0.0.2 is killed (1 nodes)",
+        "node 127.0.0.2 is killed (1 node)",
     ]
 
 

@@ -132,6 +132,18 @@ def test_who_dies_apart_beside_others_runs_alone_and_stops_when_that_happens_aga
     assert fault_attribution.hold_back(found, {KEYS0: (FAULT, 8)}) == {KEYS0: FAULT}
 
 
+def test_who_dies_beside_its_host_is_suspected_without_a_remedy() -> None:
+    found = application()
+    fault_attribution.hold_back(found, {KEYS0: (FAULT, 8)})
+    suspected = "step by-key: ended its process with SIGSEGV"
+    assert found.progress.suspects.alone[KEYS0].text == suspected
+    (event,) = found.told
+    assert event["step"] == "by-key"
+    assert event["text"] == (
+        f"{suspected}; it runs apart from all others until it has passed that epoch"
+    )
+
+
 def test_who_passes_the_epoch_is_suspected_no_more_and_that_is_said() -> None:
     found = application()
     fault_attribution.note_passed(found, {KEYS0: {"epochs": [[8]]}})
