@@ -8,6 +8,8 @@ application_plan      the planning problem from pods, and which of them the plan
 displacement          which executors that run make room for an application that matters more
 displacement_runner   carries that out
 application_incident  which applications are in an incident, and how far each is
+stream_progress       how far the streaming queries of an application are, by its driver's jobs
+progress_reader       reads that from the Spark UIs of drivers
 application_recovery  the shell: what is planned, asked for and told of each policy's incident
 application_writer    writes Recoveries and their events, and lifts gates
 

@@ -3,13 +3,15 @@
     pods ──► ApplicationLook ──► the planner's demand
                              ──► lost ──► waits ──► admitted ──► runs: told as a RecoveryStatus
 
-An application is back when its driver and its minimum have nodes and nothing of it waits, for
-`SETTLE_SECONDS`; one that asks for fewer executors than that by itself, after `QUIET_SECONDS`. What
-happens inside of it is not known here. Pure; `application_recovery` calls it.
+The pods of an application are back when its driver and its minimum have nodes and nothing of it
+waits, for `SETTLE_SECONDS`; one that asks for fewer executors than that by itself, after
+`QUIET_SECONDS`. From then on it holds nobody back. It is back when its queries have caught up too,
+as far as that is known (`stream_progress`). Pure; `application_recovery` calls it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -38,10 +40,12 @@ from rekindle_operator.applications.application_plan import (
     PodHeld,
     upstream,
 )
+from rekindle_operator.applications.stream_progress import CatchUp
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.pods import Labels, PodSeen
 from rekindle_operator.detection.detection_input import READY
+from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.recovery.recovery_inputs import moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
@@ -149,6 +153,11 @@ class OpenStory:
     nodes_asked: int = 0
 
     @property
+    def has_pods_back(self) -> bool:
+        """Whether all that is left to do is to catch up."""
+        return self.status.pods_back_at is not None
+
+    @property
     def makes_room(self) -> bool:
         """Whether executors of it still go, or will."""
         return self.displaced is not None and self.displaced.gone_at is None
@@ -234,6 +243,18 @@ def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
     return look.is_calm and calm_seconds >= (SETTLE_SECONDS if enough else QUIET_SECONDS)
 
 
+def pods_back_at(
+    story: OpenStory, look: ApplicationLook, calm_seconds: float, now: float
+) -> datetime | None:
+    """Since when its pods are back, None while they are not. Executors that come and go afterwards
+    change nothing; a node that is lost does, and a driver that does not run."""
+    if story.makes_room or look.lost or not look.driver_runs:
+        return None
+    if story.has_pods_back or not is_back(look, calm_seconds):
+        return story.status.pods_back_at
+    return moment(now - calm_seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class IncidentNow:
     """What holds for all applications of a policy in its incident. `plan` is None while none is
@@ -257,12 +278,14 @@ def tell(
     look: ApplicationLook,
     scene: IncidentNow,
     *,
-    back: bool,
+    pods_back: datetime | None = None,
+    caught_up: CatchUp | None = None,
     displaced: Displaced | None = None,
     is_given_up: bool = False,
 ) -> RecoveryStatus:
-    """The story after a look; the same value where nothing has changed. `is_given_up`: no new pod
-    has come for too long."""
+    """The story after a look; the same value where nothing has changed. `pods_back` since then,
+    and how far its queries are, where they are. `is_given_up`: no new pod has come for too long."""
+    back = look.is_calm and caught_up is not None and caught_up.by is not None
     at = moment(scene.now)
     name = look.application.place.application
     query = next(iter(before.queries), QueryRecovery(name, look.priority))
@@ -272,7 +295,9 @@ def tell(
     leaves = displaced is not None and displaced.gone_at is None
     admitted = scene.plan is not None and name not in scene.plan.skipped and not leaves
     planned_at = query.planned_at or (at if admitted else None)
-    phase, word, text = _stage(look, scene, displaced, back=back, is_given_up=is_given_up)
+    phase, word, text = _stage(
+        look, scene, displaced, caught_up, back=back, is_given_up=is_given_up
+    )
     waits = phase not in ("CatchingUp", "Recovered")
     after = msgspec.structs.replace(
         before,
@@ -285,6 +310,8 @@ def tell(
         lost_nodes=tuple(_lost(before.lost_nodes, look, scene.now)),
         lost_nodes_total=0,
         displaced=displaced,
+        pods_back_at=pods_back,
+        caught_up_by=caught_up.by if back and caught_up is not None else None,
         plans=_plans(
             before,
             scene,
@@ -304,6 +331,16 @@ def tell(
         ),
     )
     said = (ConditionFinding(RECOVERED, back, _as_reason(word), text),)
+    return _concluded(after, before, said, at)
+
+
+def _concluded(
+    after: RecoveryStatus,
+    before: RecoveryStatus,
+    said: tuple[ConditionFinding, ...],
+    at: datetime,
+) -> RecoveryStatus:
+    """With its totals and its condition."""
     return msgspec.structs.replace(
         after,
         lost_nodes_total=len(after.lost_nodes),
@@ -328,7 +365,8 @@ def holding_back(open_: Iterable[tuple[Place, Recovery]]) -> Iterator[str]:
     """Policies (namespace/name) whose incidents hold pods back, by the Recoveries that are open."""
     for place, item in open_:
         comes = item.status.reason != camel_case(RecoveryReason.NO_NEW_PODS)
-        if comes and item.status.phase in ("Recovering", "CatchingUp"):
+        held = item.status.pods_back_at is None
+        if comes and held and item.status.phase in ("Recovering", "CatchingUp"):
             yield f"{place.namespace}/{item.spec.policy_name}"
 
 
@@ -336,20 +374,24 @@ def _stage(
     look: ApplicationLook,
     scene: IncidentNow,
     displaced: Displaced | None,
+    caught_up: CatchUp | None,
     *,
     back: bool,
     is_given_up: bool,
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
-    if back:
+    if back and caught_up is not None:
         rest = "and nothing of it waits"
         if look.pending:
             rest = f"and {len(look.pending)} more have been without a node for over an hour"
-        text = f"Its driver and {counted(look.running, 'executor')} run, {rest}."
-        return "Recovered", Reason.RECOVERED, text
+        text = f"Its driver and {counted(look.running, 'executor')} run, {rest}. {caught_up.text}"
+        behind = caught_up.is_behind
+        return "Recovered", RecoveryReason.STILL_BEHIND if behind else Reason.RECOVERED, text
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
         return scene.why
+    if caught_up is not None and look.is_calm:
+        return "CatchingUp", RecoveryReason.CATCHING_UP, caught_up.text
     if is_given_up:
         minutes = f"{SILENT_SECONDS_MAX / 60:g} minutes"
         text = f"No new pod of it has come for {minutes}: its room is given to others."
@@ -473,6 +515,18 @@ def for_autoscalers(
         if found:
             return frozenset(found)
     return frozenset()
+
+
+def priorities_of(held: object, now: float) -> dict[str, float]:
+    """Of applications by name, with those that people have set for now; none without a class."""
+    if not isinstance(held, Effective):
+        return {}
+    set_now = {
+        name: item.priority
+        for name, item in held.overrides.items()
+        if item.until is None or item.until > now
+    }
+    return {**held.policy.priorities, **set_now}
 
 
 def ordered(looks: Iterable[ApplicationLook]) -> list[ApplicationLook]:

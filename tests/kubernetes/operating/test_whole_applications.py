@@ -4,14 +4,18 @@ from typing import Any
 
 import pytest
 from acting_driver import pod_body
+from kubernetes import client
 from node_requests import KARPENTER, NodeRequests
 from operating_world import Object, World, await_that
+from recorded_ui import RecordedUi, serving
 
 GATE, QUOTA = "rekindle.dev/turn", "example.com/quota"
 TEAM = {"team": "reports"}
 SELECTS = {"drivers": {"labelSelector": {"matchLabels": TEAM}}}
 # Nodes have 4 cores: an executor fills one, beside which no other finds room.
 EXECUTOR_CPU, DRIVER_CPU = "3", "1500m"
+# No UI is called there, so nothing is awaited from it.
+NO_UI_PORT = 80
 
 
 class Application:
@@ -21,11 +25,13 @@ class Application:
         self.world, self.name, self.count = world, name, 0
         self.uid = ""
 
-    def start(self, driver: str, executor: str) -> None:
+    def start(self, driver: str, executor: str, ui_port: int) -> None:
         """Driver and executor on these nodes."""
         body = pod_body(f"{self.name}-driver", "driver", self.name, cpu=DRIVER_CPU, **TEAM)
         del body["spec"]["initContainers"]  # nothing of ours
         body["spec"]["nodeName"] = driver
+        port = {"name": "spark-ui", "containerPort": ui_port}
+        body["spec"]["containers"][0]["ports"] = [port]
         made = self.world.core.create_namespaced_pod(self.world.namespace, body)
         self.uid = made.metadata.uid
         self.add(executor)
@@ -44,6 +50,25 @@ class Application:
             body["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
         create: Any = self.world.core.create_namespaced_pod
         return create(self.world.namespace, body, **({"dry_run": "All"} if dry_run else {}))
+
+    def take_address(self, address: str) -> None:
+        """Have its driver's pod at an address, as its kubelet says it."""
+        name = f"{self.name}-driver"
+
+        def has_taken() -> bool:
+            pod = self.world.core.read_namespaced_pod(name, self.world.namespace)
+            if not pod.status.pod_ip:
+                return False
+            pod.status.pod_ip, pod.status.pod_i_ps = address, [client.V1PodIP(ip=address)]
+            try:
+                self.world.core.replace_namespaced_pod_status(name, self.world.namespace, pod)
+            except client.ApiException as error:
+                if error.status != 409:
+                    raise
+                return False  # its kubelet has written meanwhile
+            return True
+
+        await_that(has_taken, "its pod does not run")
 
     @property
     def executor(self) -> Any:
@@ -81,9 +106,11 @@ def pods_of(world: World) -> set[str]:
     return {pod.metadata.name for pod in found}
 
 
-def started(world: World, **class_: Any) -> tuple[Application, Application, list[str]]:
+def started(
+    world: World, ui_port: int = NO_UI_PORT, **class_: Any
+) -> tuple[Application, Application, list[str]]:
     """Two applications, their drivers on one node, and the nodes of their executors; `class_` are
-    fields of the class."""
+    fields of the class. `ui_port` is of the UI of the more important one's driver."""
     world.operator.lead()
     world.grounds.lay_out({"a": 3})
     # nobody answers its requests: with none that makes any, an autoscaler would be left to look
@@ -96,8 +123,8 @@ def started(world: World, **class_: Any) -> tuple[Application, Application, list
     await_that(lambda: world.condition("Accepted").get("reason") not in (None, "ClassMissing"))
     low, high = Application(world, "low"), Application(world, "high")
     drivers, *executors = world.nodes.names
-    for application, node in zip((low, high), executors, strict=True):
-        application.start(drivers, node)
+    low.start(drivers, executors[0], NO_UI_PORT)
+    high.start(drivers, executors[1], ui_port)
     await_that(lambda: world.policy().get("status", {}).get("applicationsSelected") == 2)
     await_that(world.is_calm, "it does not come to rest")
     world.operator.mark()
@@ -134,9 +161,37 @@ def test_pods_wait_for_their_turn_and_the_most_important_application_comes_first
     await_that(lambda: not low.would_wait, "the incident does not end")
     assert pods_of(world).isdisjoint(before), "executors of lost nodes stay"
     assert {row["name"] for row in low.story["lostNodes"]} == {lost[0]}
+    assert {low.story["caughtUpBy"], high.story["caughtUpBy"]} == {"Pods"}
     assert len(low.story["plans"]) == 1
     await_that(lambda: world.events("Recovered"), "nobody was told")
     await_that(requests.is_clear, "nodes are asked for after the end")
+
+
+@pytest.mark.usefixtures("asking", "requests")
+def test_an_application_is_catching_up_until_its_driver_says_otherwise(world: World) -> None:
+    with serving(RecordedUi(queries=("behind",))) as ui:
+        low, high, (lows, highs) = started(world, ui.port)
+        high.take_address("127.0.0.1")
+        world.nodes.lose(highs)
+        await_that(lambda: high.would_wait, "no incident begins")
+        high.add()
+        assert not ui.asked, "its pods are not back"
+        world.nodes.add(1, zone="a")
+        await_that(lambda: high.story.get("podsBackAt"), "its pods do not come back")
+        await_that(lambda: high.story.get("message", "").endswith("behind."), "it is not read")
+        assert high.story["phase"] == "CatchingUp"
+        await_that(lambda: not low.would_wait, "pods wait for one that catches up")
+        world.operator.kill()
+        since = high.story["podsBackAt"]
+        ui.picture = "caught_up"
+        world.operator.lead()
+        await_that(lambda: high.story.get("phase") == "Recovered", "it does not end")
+    told = high.story
+    assert (told["caughtUpBy"], told["podsBackAt"]) == ("Progress", since)
+    assert "Caught up: behind (" in told["message"]
+    assert told["queries"][0]["backAt"] > since
+    assert low.executor.spec.node_name == lows
+    assert all(path.startswith("/api/v1/applications") for path, _ in ui.asked)
 
 
 @pytest.mark.usefixtures("asking", "requests")
