@@ -72,7 +72,7 @@ class RecordedUi:
         return said["stages"].get(parts[2]) if parts[1] == "stages" else None
 
     def _shows(self, job: dict[str, Any]) -> bool:
-        name = job.get("description", "").partition("<br/>")[0]
+        name = job.get("description", "").partition("\n")[0]
         return not self.queries or name in self.queries
 
 
