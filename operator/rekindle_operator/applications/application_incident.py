@@ -110,6 +110,13 @@ class ApplicationLook:
         )
 
     @property
+    def may_end(self) -> bool:
+        """Whether its Recovery may end, once its pods were back: nothing of it is lost, leaves or
+        waits for its turn. Executors beyond its minimum may still look for a node."""
+        at_rest = self.driver_runs and not (self.lost or self.leaving or self.waiting)
+        return self.is_calm or (at_rest and self.running >= self.need.minimum_executors)
+
+    @property
     def is_silent(self) -> bool:
         """Whether it lacks pods, and no new ones have come."""
         return not (self.is_calm or self.leaving or self.waiting or self.pending)
@@ -285,7 +292,7 @@ def tell(
 ) -> RecoveryStatus:
     """The story after a look; the same value where nothing has changed. `pods_back` since then,
     and how far its queries are, where they are. `is_given_up`: no new pod has come for too long."""
-    back = look.is_calm and caught_up is not None and caught_up.by is not None
+    back = caught_up is not None and caught_up.by is not None
     at = moment(scene.now)
     name = look.application.place.application
     query = next(iter(before.queries), QueryRecovery(name, look.priority))
@@ -311,7 +318,7 @@ def tell(
         lost_nodes_total=0,
         displaced=displaced,
         pods_back_at=pods_back,
-        caught_up_by=caught_up.by if back and caught_up is not None else None,
+        caught_up_by=None if caught_up is None else caught_up.by,
         plans=_plans(
             before,
             scene,
@@ -382,7 +389,9 @@ def _stage(
     name = look.application.place.application
     if back and caught_up is not None:
         rest = "and nothing of it waits"
-        if look.pending:
+        if look.awaited:
+            rest = f"and {len(look.pending)} more wait for a node"
+        elif look.pending:
             rest = f"and {len(look.pending)} more have been without a node for over an hour"
         text = f"Its driver and {counted(look.running, 'executor')} run, {rest}. {caught_up.text}"
         behind = caught_up.is_behind
@@ -390,7 +399,7 @@ def _stage(
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
         return scene.why
-    if caught_up is not None and look.is_calm:
+    if caught_up is not None:
         return "CatchingUp", RecoveryReason.CATCHING_UP, caught_up.text
     if is_given_up:
         minutes = f"{SILENT_SECONDS_MAX / 60:g} minutes"

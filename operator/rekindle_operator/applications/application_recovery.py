@@ -639,7 +639,7 @@ class ApplicationRecovery:
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
         since = application_incident.pods_back_at(story, look, calm_seconds, scene.now)
         driver, lost_at, caught_up = look.application.driver, story.status.started_at, None
-        if since is not None:
+        if since is not None and look.may_end:
             caught_up = self.progress.catch_up(place, driver, lost_at, since)
         after = application_incident.tell(
             story.status,

@@ -7,7 +7,7 @@ The deciding thread names the drivers and takes readings; it waits for none. A d
 somebody else: its answer has limits of size and time, its redirects are not followed, it gets no
 credential, and only numbers and names of queries are taken from it.
 
-Why: docs/decisions/0059-catch-up-is-read-from-the-jobs-of-a-driver.md.
+Why: docs/decisions/0060-catch-up-is-read-from-the-jobs-of-a-driver.md.
 """
 
 import asyncio
@@ -69,8 +69,8 @@ class _UnreadError(Exception):
 @dataclass(slots=True)
 class _FollowedDriver:
     """A driver whose pods are back. Moments of the incident are of `time.time`, `read_at` of
-    `time.monotonic`; `rows` (stage -> rows) are of batches that
-    have ended, None for a stage that Spark lists no more."""
+    `time.monotonic`: when it was last read, or began to be followed. `rows` (stage -> rows) are of
+    batches that have ended, None for a stage that Spark lists no more."""
 
     uid: str
     address: str
@@ -93,22 +93,23 @@ class ProgressReader:
     _readings: dict[Place, ProgressReading] = field(default_factory=dict)
 
     def follow(self, place: Place, driver: PodSeen, lost_at: float, back_at: float) -> None:
-        """Have the driver of an application read again and again. Another driver, or another
-        moment since which its pods are back, begins again."""
+        """Have the driver of an application read again and again. Another driver, another address
+        of it, or another moment since which its pods are back, begins again."""
         known = self._followed.get(place)
-        if known is not None and (known.uid, known.back_at) == (driver.uid, back_at):
+        found = driver.uid, driver.ip, back_at
+        if known is not None and (known.uid, known.address, known.back_at) == found:
             return
         port = driver.ui_port or UI_PORT
-        found = _FollowedDriver(
+        followed = _FollowedDriver(
             driver.uid, driver.ip, port, lost_at, back_at, read_at=time.monotonic()
         )
-        self._followed[place] = found
+        self._followed[place] = followed
         self._readings.pop(place, None)
-        if not driver.ip or port < UI_PORT_MIN:
-            text = f"its driver has no address, or the port {port} of its UI is none"
+        if port < UI_PORT_MIN:
+            text = f"the port {port} of its driver's UI is one of the system"
             self._readings[place] = ProgressReading(unread=text, is_final=True)
-            return
-        self.queue.leave(f"progress {place}", partial(self._read, place, found))
+        elif driver.ip:
+            self.queue.leave(f"progress {place}", partial(self._read, place, followed))
 
     def catch_up(
         self, place: Place, driver: PodSeen | None, lost_at: datetime | None, back_at: datetime

@@ -4,10 +4,10 @@
     stages ──► rows of each batch ──┘
 
 Spark gives each job of a micro-batch a description with the ids of query and run and the number of
-the batch, in every release from 3.5 to 4.3 and without any setting. Times are the driver's own.
-Pure; `progress_reader` calls it.
+the batch, without any setting. Read at a driver of 4.3; that 3.5 to 4.2 do the same is known by
+their code alone. Times are the driver's own. Pure; `progress_reader` calls it.
 
-Why: docs/decisions/0059-catch-up-is-read-from-the-jobs-of-a-driver.md.
+Why: docs/decisions/0060-catch-up-is-read-from-the-jobs-of-a-driver.md.
 """
 
 import itertools
@@ -155,7 +155,8 @@ def catch_up(reading: ProgressReading, back_seconds: float) -> CatchUp:
     """What follows from the newest reading, once pods have been back for so long. As long as it
     goes on, its text has no figures: each other text is another write of the Recovery."""
     if reading.unread:
-        ends = reading.is_final or reading.unread_seconds >= UNREAD_SECONDS_MAX
+        unread_for_long = reading.unread_seconds >= UNREAD_SECONDS_MAX
+        ends = reading.is_final or unread_for_long or back_seconds >= CATCH_UP_SECONDS_MAX
         text = f"Whether its queries have caught up is not known: {reading.unread}."
         return CatchUp("Pods" if ends else None, text)
     if not reading.queries:

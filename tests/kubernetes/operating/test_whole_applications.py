@@ -59,7 +59,7 @@ class Application:
             pod = self.world.core.read_namespaced_pod(name, self.world.namespace)
             if not pod.status.pod_ip:
                 return False
-            pod.status.pod_ip, pod.status.pod_i_ps = address, [client.V1PodIP(ip=address)]
+            pod.status.pod_ip, pod.status.pod_ips = address, [client.V1PodIP(ip=address)]
             try:
                 self.world.core.replace_namespaced_pod_status(name, self.world.namespace, pod)
             except client.ApiException as error:

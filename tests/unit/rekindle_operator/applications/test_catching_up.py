@@ -101,6 +101,28 @@ def test_an_executor_that_comes_later_changes_nothing(back: World) -> None:
     back.turn()
     assert back.story("high")["podsBackAt"] == since
     assert len(back.progress.asked) > asked
+    assert back.story("high")["message"] == BEHIND.text
+
+
+def test_an_executor_that_comes_later_and_finds_no_room_keeps_no_incident_open(
+    back: World,
+) -> None:
+    more = objects.kubeflow_executor(5, "high", driver_uid="driver-high", node="", phase="Pending")
+    back.see(more)
+    back.progress.said["high"] = CatchUp("Progress", "Caught up: orders (as before).")
+    back.turn()
+    told = back.story("high")
+    assert (told["phase"], told["caughtUpBy"]) == ("Recovered", "Progress")
+    assert "1 executor run, and 1 more wait for a node." in told["message"]
+
+
+def test_one_that_falls_below_its_minimum_is_not_recovered(back: World) -> None:
+    back.progress.said["high"] = CatchUp("Progress", "Caught up: orders (as before).")
+    gone = objects.kubeflow_executor(2, "high", driver_uid="driver-high", node="", phase="Pending")
+    back.see(gone)
+    back.turn()
+    assert back.story("high")["phase"] == "CatchingUp"
+    assert "caughtUpBy" not in back.story("high")
 
 
 def test_another_operator_goes_on_with_the_same_time_and_holds_nothing_back(back: World) -> None:

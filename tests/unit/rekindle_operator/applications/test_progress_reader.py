@@ -202,13 +202,22 @@ def test_nobody_listens(reads: Reads) -> None:
     assert found.unread_seconds < 60.0
 
 
-@pytest.mark.parametrize(("port", "ip"), [(80, "127.0.0.1"), (4040, "")])
-def test_a_pod_without_address_or_with_a_port_of_the_system_is_not_called(
-    reads: Reads, port: int, ip: str
-) -> None:
-    reads.follow(port, ip=ip)
+def test_a_port_of_the_system_is_not_called(reads: Reads) -> None:
+    reads.follow(80)
     assert not reads.left
     assert reads.reader._newest(PLACE).is_final
+
+
+def test_a_pod_is_called_once_it_has_an_address(reads: Reads, ui: RecordedUi) -> None:
+    reads.follow(ui.port, ip="")
+    assert not reads.left
+    found = reads.reader._newest(PLACE)
+    assert found.unread
+    assert not found.is_final, "it may get one"
+    reads.reader._followed[PLACE].read_at -= 100.0
+    assert reads.reader._newest(PLACE).unread_seconds >= 100.0, "it is awaited without end"
+    reads.follow(ui.port)
+    assert reads.read().queries
 
 
 def test_another_driver_is_read_from_its_start(reads: Reads, ui: RecordedUi) -> None:

@@ -235,6 +235,7 @@ LATE = StreamProgress("stock", False, "batch 7 has failed")
         (ProgressReading(), 179.0, None, "lists no batch"),
         (ProgressReading(), 180.0, "Pods", "lists no batch"),
         (ProgressReading(unread="no", unread_seconds=59.0), 900.0, None, "not known: no."),
+        (ProgressReading(unread="no", unread_seconds=1.0), 1_800.0, "Pods", "not known: no."),
         (ProgressReading(unread="no", unread_seconds=60.0), 61.0, "Pods", "not known: no."),
         (ProgressReading(unread="no", is_final=True), 0.0, "Pods", "not known: no."),
     ],
