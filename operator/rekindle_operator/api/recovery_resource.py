@@ -66,6 +66,10 @@ Uid = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
+# What says that a whole application has caught up: its own progress, or its pods alone.
+CaughtUpBy = Literal["Progress", "Pods"]
+
+
 class LostNode(Value, frozen=True):
     """A node that was lost or is suspected; `driver`: the application's driver was there."""
 
@@ -178,6 +182,8 @@ class RecoveryStatus(Value, frozen=True):
     saved_priority: Amount = 0.0
     driver: DriverRecovery | None = None
     displaced: Displaced | None = None
+    pods_back_at: Moment | None = None
+    caught_up_by: CaughtUpBy | None = None
     nodes_requested: Count = 0
     requests: Annotated[tuple[NodeRequest, ...], msgspec.Meta(max_length=REQUESTS_MAX)] = ()
     plans_total: Count = 0

@@ -9,6 +9,8 @@ displacement          which executors that run make room for an application that
 displacement_runner   carries that out
 application_incident  which applications are in an incident, and how far each is
 cluster_room          free CPU of nodes, and the nodes to ask for beside it
+stream_progress       how far the streaming queries of an application are, by its driver's jobs
+progress_reader       reads that from the Spark UIs of drivers
 application_recovery  the shell: what is planned, asked for and told of each policy's incident
 application_writer    writes Recoveries and their events, and lifts gates
 

@@ -4,14 +4,17 @@
                              ──► (announced) ──► lost ──► waits ──► admitted ──► runs
                                       └── stays ──► over        told as a RecoveryStatus
 
-An application is back when its driver and its minimum have nodes and nothing of it waits, for
-`SETTLE_SECONDS`; one that asks for fewer executors than that by itself, after `QUIET_SECONDS`. What
-happens inside of it is not known here. Pure; `application_recovery` calls it.
+The pods of an application are back when its driver and its minimum have nodes and nothing of it
+waits, for `SETTLE_SECONDS`; one that asks for fewer executors than that by itself, after
+`QUIET_SECONDS`. From then on it holds nobody back. It is back when its queries have caught up too,
+as far as that is known (`stream_progress`); one of which nothing was lost is over at once. Pure;
+`application_recovery` calls it.
 """
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -50,10 +53,12 @@ from rekindle_operator.applications.application_plan import (
     PodHeld,
     upstream,
 )
+from rekindle_operator.applications.stream_progress import CatchUp
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.pods import Labels, PodSeen
 from rekindle_operator.detection.detection_input import READY
+from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.recovery.recovery_inputs import moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
@@ -129,6 +134,13 @@ class ApplicationLook:
         )
 
     @property
+    def may_end(self) -> bool:
+        """Whether its Recovery may end, once its pods were back: nothing of it is lost, leaves or
+        waits for its turn. Executors beyond its minimum may still look for a node."""
+        at_rest = self.driver_runs and not (self.lost or self.leaving or self.waiting)
+        return self.is_calm or (at_rest and self.running >= self.need.minimum_executors)
+
+    @property
     def is_silent(self) -> bool:
         """Whether it lacks pods, and no new ones have come."""
         return not (self.is_calm or self.leaving or self.waiting or self.pending)
@@ -175,13 +187,29 @@ class OpenStory:
     def has_losses(self) -> bool:
         """Whether anything of it was lost, waited or made room; before that it is only announced
         that nodes will go."""
-        lost = any(row.lost_at is not None for row in self.status.queries)
-        return lost or self.displaced is not None
+        return self.displaced is not None or any(row.lost_at for row in self.status.queries)
+
+    @property
+    def lost_at(self) -> datetime | None:
+        """When something of it was lost or made room first. Its nodes may have been announced to go
+        long before."""
+        lost = (row.lost_at for row in self.status.queries if row.lost_at is not None)
+        return min(lost, default=self.status.started_at)
+
+    @property
+    def has_pods_back(self) -> bool:
+        """Whether all that is left to do is to catch up."""
+        return self.status.pods_back_at is not None
 
     @property
     def makes_room(self) -> bool:
         """Whether executors of it still go, or will."""
         return self.displaced is not None and self.displaced.gone_at is None
+
+    def holds_back(self, now: float) -> bool:
+        """Whether new pods wait on its account, at this moment of `time.monotonic`: not where
+        nobody knows when it comes back, or has caught up."""
+        return not (self.is_given_up(now) or self.has_pods_back)
 
     def is_given_up(self, now: float) -> bool:
         """Whether no new pod has come for too long."""
@@ -271,6 +299,18 @@ def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
     return look.is_calm and calm_seconds >= (SETTLE_SECONDS if enough else QUIET_SECONDS)
 
 
+def pods_back_at(
+    story: OpenStory, look: ApplicationLook, calm_seconds: float, now: float
+) -> datetime | None:
+    """Since when its pods are back, None while they are not. Executors that come and go afterwards
+    change nothing; a node that is lost or announced to go does, and a driver that does not run."""
+    if story.makes_room or look.lost or look.announced or not look.driver_runs:
+        return None
+    if story.has_pods_back or not is_back(look, calm_seconds):
+        return story.status.pods_back_at
+    return moment(now - calm_seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class IncidentNow:
     """What holds for all applications of a policy in its incident. `plan` is None while none is
@@ -297,11 +337,13 @@ def tell(
     look: ApplicationLook,
     scene: IncidentNow,
     *,
-    back: bool,
+    pods_back: datetime | None = None,
+    caught_up: CatchUp | None = None,
     displaced: Displaced | None = None,
     is_given_up: bool = False,
 ) -> RecoveryStatus:
-    """The story after a look; the same value where nothing has changed. `is_given_up`: no new pod
+    """The story after a look; the same value where nothing has changed. `pods_back` since then,
+    and how far its queries are, where they are and something was lost. `is_given_up`: no new pod
     has come for too long."""
     at = moment(scene.now)
     name = look.application.place.application
@@ -310,13 +352,15 @@ def tell(
     if lost_at is None and (not look.is_calm if displaced is None else not displaced.keeps):
         lost_at = at
     unharmed = lost_at is None and displaced is None
+    recovered = caught_up is not None and caught_up.by is not None
+    back = recovered or (unharmed and pods_back is not None)
     leaves = displaced is not None and displaced.gone_at is None
     admitted = scene.plan is not None and name not in scene.plan.skipped and not leaves
     planned_at = query.planned_at or (at if admitted and not unharmed else None)
-    stage = _stage(look, scene, displaced, back=back, is_given_up=is_given_up)
-    phase, word, text = NOTHING_LOST if back and unharmed else stage
+    phase, word, text = _stage(
+        look, scene, displaced, caught_up, over=back and unharmed, is_given_up=is_given_up
+    )
     waits = not back and phase != "CatchingUp"
-    recovered = back and not unharmed
     lost = tuple(_lost(before.lost_nodes, look, scene.now))
     after = msgspec.structs.replace(
         before,
@@ -330,6 +374,8 @@ def tell(
         lost_nodes_total=len(lost),
         announced_nodes=_announced(before.announced_nodes, look, scene, lost),
         displaced=displaced,
+        pods_back_at=None if unharmed else pods_back,
+        caught_up_by=None if caught_up is None else caught_up.by,
         plans=_plans(before, scene, name, planned=planned_at is not None and not query.planned_at),
         queries=(
             msgspec.structs.replace(
@@ -344,6 +390,16 @@ def tell(
         ),
     )
     said = (ConditionFinding(RECOVERED, recovered, _as_reason(word), text),)
+    return _concluded(after, before, said, at)
+
+
+def _concluded(
+    after: RecoveryStatus,
+    before: RecoveryStatus,
+    said: tuple[ConditionFinding, ...],
+    at: datetime,
+) -> RecoveryStatus:
+    """With its condition."""
     return msgspec.structs.replace(
         after,
         conditions=custom_resources.updated(
@@ -368,7 +424,8 @@ def holding_back(open_: Iterable[tuple[Place, Recovery]]) -> Iterator[str]:
     for place, item in open_:
         unharmed = (RecoveryReason.NO_NEW_PODS, Reason.LOSS_ANNOUNCED)
         comes = item.status.reason not in map(camel_case, unharmed)
-        if comes and item.status.phase in ("Recovering", "CatchingUp"):
+        held = item.status.pods_back_at is None
+        if comes and held and item.status.phase in ("Recovering", "CatchingUp"):
             yield f"{place.namespace}/{item.spec.policy_name}"
 
 
@@ -376,20 +433,28 @@ def _stage(
     look: ApplicationLook,
     scene: IncidentNow,
     displaced: Displaced | None,
+    caught_up: CatchUp | None,
     *,
-    back: bool,
+    over: bool,
     is_given_up: bool,
 ) -> tuple[Phase, Reason | RecoveryReason, str]:
     name = look.application.place.application
-    if back:
+    if over:
+        return NOTHING_LOST
+    if caught_up is not None and caught_up.by is not None:
         rest = "and nothing of it waits"
-        if look.pending:
+        if look.awaited:
+            rest = f"and {len(look.pending)} more wait for a node"
+        elif look.pending:
             rest = f"and {len(look.pending)} more have been without a node for over an hour"
-        text = f"Its driver and {counted(look.running, 'executor')} run, {rest}."
-        return "Recovered", Reason.RECOVERED, text
+        text = f"Its driver and {counted(look.running, 'executor')} run, {rest}. {caught_up.text}"
+        behind = caught_up.is_behind
+        return "Recovered", RecoveryReason.STILL_BEHIND if behind else Reason.RECOVERED, text
     if scene.plan is None:
         assert scene.why is not None, "without a plan there is a reason"
         return scene.why
+    if caught_up is not None:
+        return "CatchingUp", RecoveryReason.CATCHING_UP, caught_up.text
     if is_given_up:
         minutes = f"{SILENT_SECONDS_MAX / 60:g} minutes"
         text = f"No new pod of it has come for {minutes}: its room is given to others."
@@ -570,6 +635,18 @@ def for_autoscalers(
         if found:
             return frozenset(found)
     return frozenset()
+
+
+def priorities_of(held: object, now: float) -> dict[str, float]:
+    """Of applications by name, with those that people have set for now; none without a class."""
+    if not isinstance(held, Effective):
+        return {}
+    set_now = {
+        name: item.priority
+        for name, item in held.overrides.items()
+        if item.until is None or item.until > now
+    }
+    return {**held.policy.priorities, **set_now}
 
 
 def ordered(looks: Iterable[ApplicationLook]) -> list[ApplicationLook]:

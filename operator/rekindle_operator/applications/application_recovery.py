@@ -51,6 +51,7 @@ from rekindle_operator.applications.application_writer import ApplicationWriter
 from rekindle_operator.applications.cluster_room import ClusterRoom
 from rekindle_operator.applications.displacement import Displacement, NotInTime
 from rekindle_operator.applications.displacement_runner import DisplacementRunner
+from rekindle_operator.applications.progress_reader import ProgressReader
 from rekindle_operator.cluster import api_client, application_matching, cluster_view, work_queue
 from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.detection.detection_runner import DetectionRunner
@@ -87,6 +88,7 @@ class ApplicationRecovery:
     shape: Callable[[Place], ExecutorShape | None]
     measure: Callable[[Place, PodSeen], None]
     rows: Callable[[Place], Mapping[int, tuple[NodeRequest, ...]]]
+    progress: ProgressReader
     demands: tuple[NodeDemand, ...] = ()
     buckets: frozenset[str] = frozenset()
     displacing: DisplacementRunner = field(init=False)
@@ -136,6 +138,7 @@ class ApplicationRecovery:
             self._hold(policies)
             self._due = now + REFRESH_SECONDS
             return False
+        self.progress.keep_only([at for at, it in self._stories.items() if it.has_pods_back])
         self._give_up([place for place, it in self._stories.items() if it.policy not in policies])
         self._end_leftovers(frozenset(policies))
         self._release([pod for uid, pod in registry.gated_pods.items() if uid not in waiting])
@@ -170,6 +173,7 @@ class ApplicationRecovery:
         self._lifted.clear()
         self._ended.clear()
         self._planned.clear()
+        self.progress.clear()
         self.demands, self.buckets = (), frozenset()
 
     def _forget_gone(self) -> None:
@@ -222,7 +226,8 @@ class ApplicationRecovery:
     def _turn(self, name: str, lost: frozenset[str]) -> "_Turn":
         """One policy (namespace/name)."""
         held, policy = self.known.effective(name), self.known.policies[name]
-        looks = dict(self._looks(name, policy, _priorities(held), lost))
+        priorities = application_incident.priorities_of(held, time.time())
+        looks = dict(self._looks(name, policy, priorities, lost))
         self._begin(name, policy, looks, acts=isinstance(held, Effective))
         open_ = {place: story for place, story in self._stories.items() if story.policy == name}
         self._give_up(open_.keys() - looks.keys())
@@ -414,8 +419,8 @@ class ApplicationRecovery:
             for key in application_matching.pod_buckets(look.application)
         }
         demands = tuple(self._wanted(policy, held, made, looks, open_))
-        if all(story.is_given_up(time.monotonic()) for story in open_.values()):
-            return _Turn(demands)  # nobody knows whether they come back, and it may take days
+        if not any(story.holds_back(time.monotonic()) for story in open_.values()):
+            return _Turn(demands)
         return _Turn(demands, frozenset(waiting), frozenset(buckets))
 
     def _displace(
@@ -629,12 +634,16 @@ class ApplicationRecovery:
         story.calm_since = (story.calm_since or now) if calm else None
         story.silent_since = (story.silent_since or now) if look.is_silent else None
         calm_seconds = 0.0 if story.calm_since is None else now - story.calm_since
-        back = application_incident.is_back(look, calm_seconds) and not story.makes_room
+        since = application_incident.pods_back_at(story, look, calm_seconds, scene.now)
+        driver, caught_up = look.application.driver, None
+        if since is not None and look.may_end and story.has_losses:
+            caught_up = self.progress.catch_up(place, driver, story.lost_at, since)
         after = application_incident.tell(
             story.status,
             look,
             scene,
-            back=back,
+            pods_back=since,
+            caught_up=caught_up,
             displaced=story.displaced,
             is_given_up=story.is_given_up(now),
         )
@@ -677,16 +686,3 @@ class _Turn:
     demands: tuple[NodeDemand, ...] = ()
     waiting: frozenset[str] = frozenset()
     buckets: frozenset[str] = frozenset()
-
-
-def _priorities(held: object) -> dict[str, float]:
-    """Of applications by name, with those that people have set for now; none without a class."""
-    if not isinstance(held, Effective):
-        return {}
-    now = time.time()
-    set_now = {
-        name: item.priority
-        for name, item in held.overrides.items()
-        if item.until is None or item.until > now
-    }
-    return {**held.policy.priorities, **set_now}

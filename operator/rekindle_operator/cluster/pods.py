@@ -36,7 +36,8 @@ VARIABLES = (
     "SPARK_DRIVER_URL",
     "SPARK_EXECUTOR_ID",
 )
-PORTS = ("driver-rpc-port", "blockmanager", "spark-ui")
+UI_PORT_NAME = "spark-ui"
+PORTS = ("driver-rpc-port", "blockmanager", UI_PORT_NAME)
 PROGRAMS = ("spark-submit", "org.apache.spark.", "spark-class", "rekindle run", "pyspark")
 MAIN_ANNOTATION = "kubectl.kubernetes.io/default-container"
 
@@ -116,8 +117,9 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended in it for certain, by the word of its kubelet. `evicted`: it is being deleted because of
     something else than itself, by the Eviction API for example (DisruptionTarget). `labels` are
     kept of drivers only, and so are `controlled`, whether a controller such as a Job owns the pod
-    and may make another one, and `ended_at`, 0 while it has not ended; `kept_off` are the domains
-    that our webhook has kept an executor off (`failure_domains.listed`), as long as it has no node.
+    and may make another one, `ended_at`, 0 while it has not ended, and `ui_port`, the port of
+    Spark's UI, 0 where the pod names none; `kept_off` are the domains that our webhook has kept an
+    executor off (`failure_domains.listed`), as long as it has no node.
     `gated`: it waits for its turn; `gated_by_others`: for something else as well, such as a quota.
     Of a pod without a node it is known too which taints it `tolerates` ("*" for all), and which
     labels its node must have (`node_labels`).
@@ -147,6 +149,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended_at: int = 0
     evicted: bool = False
     controlled: bool = False
+    ui_port: int = 0
     labels: Labels = ()
     kept_off: str = ""
     gated: bool = False
@@ -265,6 +268,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         ended_at=_ended_at(status, container) if is_driver and ended else 0,
         evicted=_is_evicted(status.get("conditions") or ()),
         controlled=is_driver and _has_controller(metadata),
+        ui_port=_ui_port(container) if is_driver else 0,
         labels=shared(labels) if is_driver else (),
         kept_off="" if is_placed else _kept_off(metadata),
         gated=has_gate(spec.get("schedulingGates")),
@@ -302,6 +306,12 @@ def _owning_pod(metadata: Record) -> str:
 
 def _has_controller(metadata: Record) -> bool:
     return any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+
+
+def _ui_port(container: Record) -> int:
+    ports = container.get("ports") or ()
+    found = (port.get("containerPort") for port in ports if port.get("name") == UI_PORT_NAME)
+    return int(next(found, 0) or 0)
 
 
 def _kept_off(metadata: Record) -> str:

@@ -17,6 +17,7 @@ from rekindle_coordinator.coordinator_ports import Look
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_resource import ApplicationReference, NodeRequest
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
+from rekindle_operator.applications.progress_reader import ProgressReader
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -172,13 +173,15 @@ RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]
 
 @dataclass(slots=True)
 class Effects:
-    """`api` writes only while this process acts (`acts`); `home` is the operator's namespace,
-    `identity` its pod; requests for nodes are looked at every `look_seconds`."""
+    """`api` writes only while this process acts (`acts`); `reads` are of the UIs of drivers; `home`
+    is the operator's namespace, `identity` its pod; requests for nodes are looked at every
+    `look_seconds`."""
 
     known: ClusterView
     judge: DetectionRunner
     inbox: EventInbox[ClusterView]
     errands: WorkQueue
+    reads: WorkQueue
     api: Api
     connection: Connection
     log: Log
@@ -258,6 +261,7 @@ class Effects:
             self._shape,
             self._measure,
             lambda place: self._rows.get(place, {}),
+            ProgressReader(self.reads, self.log, lambda take: put(lambda _: take())),
         )
         self.statuses = PolicyStatusWriter(
             self.api,

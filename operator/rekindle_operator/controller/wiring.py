@@ -20,6 +20,7 @@ from rekindle_coordinator import health_server
 from rekindle_coordinator.application_retention import ApplicationRetention
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_loop import CoordinatorLoop
+from rekindle_operator.applications import progress_reader
 from rekindle_operator.cluster import api_client, object_kinds, watch_events
 from rekindle_operator.cluster.api_client import Api
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -59,6 +60,7 @@ class RunningOperator:
     renewals: LeasePoller
     leadership: LeaderElection
     errands: WorkQueue
+    reads: WorkQueue
     probe: ZookeeperProbe
     webhook: WebhookUpkeep
     known: ClusterView
@@ -81,6 +83,7 @@ class RunningOperator:
         self.handlers.start()
         self.renewals.start()
         self.errands.start()
+        self.reads.start()
         for watcher in self.watchers:
             self.metrics.awaited = watcher.kind.plural
             while not (watcher.listed.wait(RETRY_SECONDS) or self.ending):
@@ -114,6 +117,7 @@ class RunningOperator:
         if self.credentials is not None:
             self.credentials.close()
         self.errands.stop()
+        self.reads.stop()
         self.probe.stop()
         self.leadership.close()
         self.handlers.stop()
@@ -244,6 +248,7 @@ def _assembled(base: _Base) -> RunningOperator:
         renewals=renewals,
         leadership=leadership,
         errands=errands,
+        reads=consequences.reads,
         probe=probe,
         webhook=webhook,
         credentials=credentials,
@@ -392,6 +397,7 @@ def _consequences(
         limiter=limiter,
         inbox=inbox,
         errands=errands,
+        reads=WorkQueue(base.log, progress_reader.READS_MAX),
         api=writer,
         connection=base.connection,
         log=base.log,

@@ -20,6 +20,10 @@ class RecoveryReason(Explained):
     DISPLACED = "displaced", "it made room for an application that matters more"
     ALL_PLACED = "all-placed", "every query is placed"
     CATCHING_UP = "catching-up", "all that was lost is placed, and some of it is behind"
+    STILL_BEHIND = (
+        "still-behind",
+        "its pods run, and its queries have not caught up within half an hour",
+    )
     PLAN_REFUSED = "plan-refused", "the driver has not carried out a plan"
     NODES_REQUESTED = "nodes-requested", "nodes were asked for in place of those that are lost"
     NODES_ARRIVED = "nodes-arrived", "a request for nodes has been met"

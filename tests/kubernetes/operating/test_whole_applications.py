@@ -4,6 +4,7 @@ import pytest
 from node_requests import NodeRequests
 from operating_world import World, await_that
 from plain_applications import GATE, QUOTA, pods_of, started
+from recorded_ui import RecordedUi, serving
 
 
 @pytest.mark.usefixtures("asking")
@@ -36,9 +37,37 @@ def test_pods_wait_for_their_turn_and_the_most_important_application_comes_first
     await_that(lambda: not low.would_wait, "the incident does not end")
     assert pods_of(world).isdisjoint(before), "executors of lost nodes stay"
     assert {row["name"] for row in low.story["lostNodes"]} == {lost[0]}
+    assert {low.story["caughtUpBy"], high.story["caughtUpBy"]} == {"Pods"}
     assert len(low.story["plans"]) == 1
     await_that(lambda: world.events("Recovered"), "nobody was told")
     await_that(requests.is_clear, "nodes are asked for after the end")
+
+
+@pytest.mark.usefixtures("asking", "requests")
+def test_an_application_is_catching_up_until_its_driver_says_otherwise(world: World) -> None:
+    with serving(RecordedUi(queries=("behind",))) as ui:
+        low, high, (lows, highs) = started(world, ui.port)
+        high.take_address("127.0.0.1")
+        world.nodes.lose(highs)
+        await_that(lambda: high.would_wait, "no incident begins")
+        high.add()
+        assert not ui.asked, "its pods are not back"
+        world.nodes.add(1, zone="a")
+        await_that(lambda: high.story.get("podsBackAt"), "its pods do not come back")
+        await_that(lambda: high.story.get("message", "").endswith("behind."), "it is not read")
+        assert high.story["phase"] == "CatchingUp"
+        await_that(lambda: not low.would_wait, "pods wait for one that catches up")
+        world.operator.kill()
+        since = high.story["podsBackAt"]
+        ui.picture = "caught_up"
+        world.operator.lead()
+        await_that(lambda: high.story.get("phase") == "Recovered", "it does not end")
+    told = high.story
+    assert (told["caughtUpBy"], told["podsBackAt"]) == ("Progress", since)
+    assert "Caught up: behind (" in told["message"]
+    assert told["queries"][0]["backAt"] > since
+    assert low.executor.spec.node_name == lows
+    assert all(path.startswith("/api/v1/applications") for path, _ in ui.asked)
 
 
 @pytest.mark.usefixtures("asking", "requests")

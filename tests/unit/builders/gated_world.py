@@ -1,7 +1,7 @@
 """A cluster with whole applications in an incident, for tests of their recovery."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,14 +11,17 @@ from operator_world import tell
 from spark_objects import Body
 
 from rekindle.coordination.coordination_events import LossNotice
+from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_policy, recovery_resource
 from rekindle_operator.api.recovery_resource import (
     ApplicationReference,
     NodeRequest,
 )
 from rekindle_operator.applications.application_recovery import ApplicationRecovery
+from rekindle_operator.applications.stream_progress import CatchUp
 from rekindle_operator.cluster.api_client import NOT_FOUND, ApiRefused
 from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.provisioning import executor_of
 from rekindle_testing.operator_builders import make_class
 
@@ -31,6 +34,28 @@ KARPENTER = {
         "requirements": [{"key": "k", "operator": "Exists"}],
     },
 }
+
+
+class ProgressSaid:
+    """What drivers say of their queries, by application: nothing is known of all others."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, CatchUp] = {}
+        self.asked: list[tuple[str, datetime | None, datetime]] = []
+        self.kept: frozenset[str] = frozenset()
+
+    def catch_up(
+        self, place: Place, driver: PodSeen, lost_at: datetime | None, back_at: datetime
+    ) -> CatchUp:
+        assert driver.role == "driver"
+        self.asked.append((place.application, lost_at, back_at))
+        return self.said.get(place.application, CatchUp("Pods", "Nothing is known."))
+
+    def keep_only(self, places: Collection[Place]) -> None:
+        self.kept = frozenset(place.application for place in places)
+
+    def clear(self) -> None:
+        self.kept = frozenset()
 
 
 class World:
@@ -75,6 +100,7 @@ class World:
             avoidance=self,
             domains=lambda _: {},
         )
+        self.progress = ProgressSaid()
         self.shell = self.operator()
 
     def operator(self) -> ApplicationRecovery:
@@ -91,6 +117,7 @@ class World:
             lambda _: executor_of(executor("high", 1)),
             lambda *_: None,
             lambda _: self.rows,
+            cast(Any, self.progress),
         )
 
     def set_policy(self, generation: int = 1, name: str = "all", **more: Any) -> None:

@@ -397,6 +397,20 @@ def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:
     assert not [found for found in objects if "zookeeper" in found["metadata"]["name"]]
 
 
+@pytest.mark.parametrize("ports", [[4040, 4050], []])
+def test_the_operator_reaches_uis_of_drivers_at_the_ports_that_are_named(
+    renderer: Helm, ports: list[int]
+) -> None:
+    setting = f"networkPolicy.sparkUiPorts={json.dumps(ports)}"
+    objects = renderer.objects("--set-json", setting)
+    rules = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["egress"]
+    named = [{"port": port} for port in ports]
+    found = [rule for rule in rules if rule["ports"] == named]
+    assert len(found) == bool(ports)
+    for rule in found:
+        assert all(peer["podSelector"] for peer in rule["to"]), "pods of any kind"
+
+
 def test_without_the_console_nothing_of_it_is_there(renderer: Helm) -> None:
     assert "console" not in renderer.template()
 

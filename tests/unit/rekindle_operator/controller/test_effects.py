@@ -47,6 +47,7 @@ class World:
             judge=cast(Any, SimpleNamespace(state=None, known=self.known)),
             inbox=self.inbox,
             errands=cast(Any, self),
+            reads=cast(Any, self),
             api=cast(Any, self),
             connection=unused,
             log=unused,

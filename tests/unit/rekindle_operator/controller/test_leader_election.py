@@ -189,6 +189,7 @@ def operator() -> RunningOperator:
         renewals=nothing,
         leadership=nothing,
         errands=nothing,
+        reads=nothing,
         probe=nothing,
         webhook=nothing,
         known=nothing,
