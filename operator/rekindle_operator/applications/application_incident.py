@@ -422,8 +422,10 @@ def is_whole(status: RecoveryStatus) -> bool:
 def holding_back(open_: Iterable[tuple[Place, Recovery]]) -> Iterator[str]:
     """Policies (namespace/name) whose incidents hold pods back, by the Recoveries that are open."""
     for place, item in open_:
-        unharmed = (RecoveryReason.NO_NEW_PODS, Reason.LOSS_ANNOUNCED)
-        comes = item.status.reason not in map(camel_case, unharmed)
+        reason, queries = item.status.reason, item.status.queries
+        comes = reason != camel_case(RecoveryReason.NO_NEW_PODS)
+        if reason == camel_case(Reason.LOSS_ANNOUNCED):
+            comes = any(query.lost_at is not None for query in queries)
         held = item.status.pods_back_at is None
         if comes and held and item.status.phase in ("Recovering", "CatchingUp"):
             yield f"{place.namespace}/{item.spec.policy_name}"
