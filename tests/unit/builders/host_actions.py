@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import host_sandboxes
 import host_services
 import host_sources
 import host_topics
@@ -604,6 +605,7 @@ GROUPS: dict[str, Callable[[Path], Iterator[Action]]] = {
     "states": host_services.of_states,
     "requests": host_services.of_requests,
     "processes": host_services.of_processes,
+    "sandboxes": host_sandboxes.of_sandboxes,
     "replays": host_sources.of_replays,
     "files": host_sources.of_files,
     "kafka": host_topics.of_kafka,

@@ -13,11 +13,9 @@ import os
 import select
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,20 +29,17 @@ from pyspark import cloudpickle
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.executor import (
-    frames,
     host,
     host_scheduler,
     host_socket,
     memory_gauge,
     native_libraries,
-    partition,
     sandbox,
     stack_sampler,
 )
 from rekindle_spark.executor.host_socket import ConnectionThreads
-from rekindle_spark.executor.partition import PartitionWork
 from rekindle_spark.executor.partition_runner import PartitionRunner
-from rekindle_spark.executor.sandbox import Sandboxes, SandboxTrial
+from rekindle_spark.executor.sandbox import Sandboxes
 from rekindle_spark.executor.stack_sampler import StackSampler
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
 from rekindle_spark.pipeline import program
@@ -313,7 +308,7 @@ def of_requests(folder: Path) -> Iterator[Action]:
     for number in (0, numbered):
         second = {"lane": host_scheduler.SECOND}
         behind = story.again(2, number, item=second, urgency=host_scheduler.BEHIND)
-        yield behind.within(_same_interval)
+        yield behind.within(same_interval)
     yield story.again(1, 0, generation=0)
     yield story.again(2, numbered, received=b"")
     received = story.frames[2, numbered]
@@ -349,7 +344,7 @@ def of_requests(folder: Path) -> Iterator[Action]:
 
 
 @contextlib.contextmanager
-def _same_interval() -> Iterator[None]:
+def same_interval() -> Iterator[None]:
     """Where the second lane has shortened the interpreter's switch interval, that is undone."""
     before = sys.getswitchinterval()
     try:
@@ -434,7 +429,7 @@ def _with_branch(stream: Stream) -> Stream:
 
 
 def of_processes(folder: Path) -> Iterator[Action]:
-    """The start of a host, its connections, and processes for trials."""
+    """The start of a host, its connections, and what it starts threads for."""
     folder.mkdir(parents=True)
     yield Action("main", lambda: _begun(folder), raises=True)
     yield Action("serve", _served, raises=True)
@@ -450,10 +445,6 @@ def of_processes(folder: Path) -> Iterator[Action]:
         )
     features = "Features : sve bf16\n"
     yield Action("machine", lambda: native_libraries.described("arm", features), raises=True)
-    trial = cloudpickle.dumps(_trial())
-    yield Action("trial", lambda: _tried(trial), raises=True)
-    yield Action("watch", _watched, raises=True)
-    yield Action("sandbox", lambda: _sandbox(folder), raises=True)
     yield Action("sandboxes", _sandboxes, raises=True)
 
 
@@ -552,92 +543,6 @@ def _limited(folder: Path, kind: str, groups: str, file: str, command: str) -> A
     (folder / "mount/a" / file).write_text(f"{2**31}\n")
     (folder / "mount" / file).write_text("max\n")
     return memory_gauge.allowed_bytes(5, folder)
-
-
-def _trial() -> SandboxTrial:
-    made = program.build(small(letters))
-    received = frames.frames(memoryview(b""))
-    return SandboxTrial(
-        cloudpickle.dumps(made),
-        PartitionWork(0, 1, 1, 0, 6, SECOND),
-        partition.initial(made.owner[0]),
-        sandbox.blocks(list(received)),
-        60.0,
-        1 << 34,
-        True,
-    )
-
-
-class _Ended(Exception):
-    """A process would have ended."""
-
-
-def _ended(_: int) -> Any:
-    raise _Ended
-
-
-def _tried(trial: bytes) -> Any:
-    """The code of the process of a trial, run in this one."""
-    written = bytearray()
-
-    def write(_: int, data: bytes) -> int:
-        written.extend(data)
-        return len(data)
-
-    stub = types.SimpleNamespace(nice=lambda _: 0, write=write, _exit=_ended)
-    with (
-        mock.patch.object(sandbox, "os", stub),
-        mock.patch.object(sandbox, "CDLL"),
-        mock.patch.object(sandbox, "resource"),
-        mock.patch.object(print_forwarding, "install"),
-        contextlib.suppress(_Ended),
-    ):
-        sandbox._answer(trial, bytearray(watchdog.SIZE), 1)  # type: ignore[arg-type]
-    return bytes(written)
-
-
-def _watched() -> Any:
-    """A process that writes and ends, and one that takes too long."""
-    for command, limit in (("printf answer", 60.0), ("exec sleep 9", 0.000001)):
-        reading, writing = os.pipe()
-        requests, held = os.pipe()
-        process = subprocess.Popen(["sh", "-c", command], stdout=writing)
-        os.close(writing)
-        watch = Watchdog(memory := bytearray(watchdog.SIZE), limit, memory_bytes_max=1 << 40)
-        watch.begin(0, 1, "step")
-        watch.calling("step")
-        watch.thread = process.pid
-        watch._note("step")
-        signs = sandbox._CpuSigns(io.BytesIO(), sent_at=-sandbox.SIGN_SECONDS)
-        try:
-            with os.fdopen(requests, "rb") as stream:
-                sandbox._watched(process.pid, reading, memory, stream, signs)  # type: ignore[arg-type]
-        finally:
-            process.kill()
-            process.wait()
-            os.close(held)
-            os.close(reading)
-
-
-def _sandbox(folder: Path) -> Any:
-    """The loop of a sandbox, with one request."""
-    replies = io.BytesIO()
-    files = iter([io.BytesIO(sandbox._sized(b"request")), replies])
-    stub = types.SimpleNamespace(
-        fdopen=lambda *_: next(files),
-        dup=int,
-        dup2=lambda *_: None,
-        open=lambda *_: 0,
-        devnull="",
-        O_RDONLY=0,
-    )
-    with (
-        mock.patch.object(sandbox, "os", stub),
-        mock.patch.object(sandbox, "Path", return_value=folder / "score"),
-        mock.patch.object(sandbox, "_tried", return_value=sandbox.Reply(b"", 0)),
-    ):
-        sandbox.main()
-    return replies.getvalue()
 
 
 def _sandboxes() -> Any:
