@@ -34,14 +34,15 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 def of_sandboxes(folder: Path) -> Iterator[Action]:
     """A process for trials, the one for functions that stays, and a host that uses it."""
     folder.mkdir(parents=True)
-    trial = cloudpickle.dumps(_trial())
-    yield Action("trial", lambda: _tried(trial), raises=True)
+    trial = _trial()
+    pickled = cloudpickle.dumps(trial)
+    yield Action("trial", lambda: _tried(pickled), raises=True)
     yield Action("watch", _watched, raises=True)
     yield Action("sandbox", lambda: _sandbox(folder), raises=True)
     for ask in (_answers, _lacks_program, _dead_while_idle, _dies):
         yield Action(f"function process: {ask.__name__}", ask, raises=True)
     yield Action("fork", _forked, raises=True)
-    yield Action("serve functions", _functions_served, raises=True)
+    yield Action("serve functions", lambda: _functions_served(trial), raises=True)
     yield from _of_beside(folder)
 
 
@@ -138,9 +139,9 @@ def _tried(trial: bytes) -> Any:
     return _written(lambda: sandbox._answer(trial, memory, 1))  # type: ignore[arg-type]
 
 
-def _functions_served() -> Any:
+def _functions_served(trial: SandboxTrial) -> Any:
     """The function process: without its program, with it, and once it is loaded."""
-    whole = replace(_trial(), digest="digest")
+    whole = replace(trial, digest="digest")
     without = replace(whole, program=b"")
     asked = b"".join(sandbox._sized(cloudpickle.dumps(one)) for one in (without, whole, without))
     memory = bytearray(watchdog.SIZE)
