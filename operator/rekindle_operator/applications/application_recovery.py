@@ -543,7 +543,8 @@ class ApplicationRecovery:
             story, name = open_.get(place), place.application
             if story is None:
                 continue
-            reason = Reason.NO_CAPACITY if counts.get(name) else Reason.LOSS_ANNOUNCED
+            waits = bool(counts.get(name)) or story.has_losses
+            reason = Reason.NO_CAPACITY if waits else Reason.LOSS_ANNOUNCED
             count = counts.get(name, 0) + instead.get(name, 0)
             name = recovery_name(story.spec.application, story.spec.incident)
             recovery = self.known.recoveries.get(place, {}).get(name)

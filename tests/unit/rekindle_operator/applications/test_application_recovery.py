@@ -9,6 +9,7 @@ import spark_objects as objects
 from gated_world import GATE, KARPENTER, QUOTA, World, executor, iso
 from operator_world import tell
 
+from rekindle.model.reasons import Reason
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api.recovery_resource import NodeRequest
 from rekindle_operator.applications import application_incident
@@ -67,6 +68,17 @@ def test_nodes_are_wanted_for_what_waits(broken: Callable[..., World]) -> None:
     world.rows = {1: (NodeRequest("r", "karpenter", 1, "Pending", requested_at),)}
     world.turn()
     assert world.story("low")["requests"][0]["provider"] == "karpenter"
+
+
+def test_a_request_for_nodes_keeps_its_reason_once_they_have_come(
+    broken: Callable[..., World],
+) -> None:
+    world = broken("low", "high")
+    tell(world.known.registry, objects.node("c", "8"))
+    for _ in range(2):
+        reasons = [order.reason for one in world.shell.demands for order in one.requests.values()]
+        assert set(reasons) == {Reason.NO_CAPACITY}
+        world.turn()
 
 
 def test_an_autoscaler_sees_the_most_important_application_alone(
