@@ -18,6 +18,7 @@ from rekindle.coordination.application_status import (
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus
 from rekindle.coordination.query_explanation import missing_partitions
 from rekindle.model.incidents import Incident
+from rekindle.model.sentences import counted
 from rekindle_console import page_text
 from rekindle_console.application_summaries import Summary, by_importance, view_of
 from rekindle_console.console_reader import PastIncident, PlanRecord
@@ -25,7 +26,7 @@ from rekindle_console.forecast_page import DomainRow, domain_rows
 from rekindle_console.incident_page import IncidentRow, Picture, incident_rows, picture
 from rekindle_console.overview_page import Pager, Tile, pager
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.page_text import Segment, counted
+from rekindle_console.page_text import Segment
 
 QUERIES_MAX = 50
 WAITING_MAX = 20

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from rekindle.coordination import domain_placement
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, active
 from rekindle.forecast.outage_forecasts import DomainForecast, hit
+from rekindle.model.sentences import counted
 from rekindle_console import page_text
 from rekindle_console.application_summaries import Summary
 from rekindle_console.console_questions import ConsoleAnswer
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.page_text import counted
 
 DOMAINS_MAX = 50
 

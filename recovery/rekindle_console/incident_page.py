@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rekindle.coordination.incident_history import ProgressPoint
+from rekindle.model.sentences import counted
 from rekindle_console import page_text
 from rekindle_console.console_reader import PastIncident, PastPlan
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.page_text import counted
 
 ROWS_MAX = 20
 PLANS_MAX = 50

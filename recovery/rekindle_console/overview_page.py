@@ -10,11 +10,12 @@ from typing import TypeVar
 
 from rekindle.coordination.application_status import Phase
 from rekindle.coordination.coordination_state import NodeStatus
+from rekindle.model.sentences import counted
 from rekindle_console import page_text
 from rekindle_console.application_summaries import Summary
 from rekindle_console.console_reader import ProcessRecord
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.page_text import Segment, counted
+from rekindle_console.page_text import Segment
 
 ROWS_MAX = 50
 Item = TypeVar("Item")

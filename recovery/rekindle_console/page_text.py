@@ -100,11 +100,6 @@ def share(value: float) -> str:
     return f"{100 * value:.0f}\u00a0%"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number of things in a sentence."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def clipped(text: str) -> str:
     """A text that somebody else has written, not too long."""
     return text if len(text) <= TEXT_LENGTH_MAX else f"{text[:TEXT_LENGTH_MAX]} …"

@@ -56,13 +56,7 @@ def test_functions_that_end_or_hang_their_process_stop_alone_and_go_on_once_mend
     assert sorted(stopped) == sorted(f"query-{name}" for name in deadly.HARMS)
     for kind in ("plan", "nodes-requested", "nodes-lost", "confirmed", "host-failed", "state-lost"):
         assert not application.happened(kind, after=begin)
-    application.drain()
-    application.driver.request_finish()
-    assert application.await_end() == 1, application.tail()
-    (application.traps / deadly.MENDED).touch()
-    application.start()
-    assert application.await_end() == 0, application.tail()
-    application.assert_exactly_right()
+    mend_and_finish(application)
 
 
 @pytest.mark.timeout(2_400)
@@ -83,13 +77,7 @@ def test_with_classes_apart_no_host_dies_of_them_and_every_row_is_right(prepare:
     application.await_event("recovered", after=begin)
     for kind in ("host-restarted", "plan", "nodes-requested", "nodes-lost", "host-failed"):
         assert not application.happened(kind, after=begin)
-    application.drain()
-    application.driver.request_finish()
-    assert application.await_end() == 1, application.tail()
-    (application.traps / deadly.MENDED).touch()
-    application.start()
-    assert application.await_end() == 0, application.tail()
-    application.assert_exactly_right()
+    mend_and_finish(application)
 
 
 def test_records_that_end_their_process_are_dead_letters_exactly_once_whatever_is_killed(
@@ -122,3 +110,14 @@ def test_records_that_end_their_process_are_dead_letters_exactly_once_whatever_i
 def _has_read_all(application: Application) -> bool:
     offsets = application.newest_cut()["offsets"].values()
     return sum(end for _, end in offsets) == deadly.RECORDS_ROWS
+
+
+def mend_and_finish(application: Application) -> None:
+    """Some queries have stopped, which its exit code says; mended, they go on to the end."""
+    application.drain()
+    application.driver.request_finish()
+    assert application.await_end() == 1, application.tail()
+    (application.traps / deadly.MENDED).touch()
+    application.start()
+    assert application.await_end() == 0, application.tail()
+    application.assert_exactly_right()

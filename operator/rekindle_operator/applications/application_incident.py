@@ -291,10 +291,7 @@ def may_leave(look: ApplicationLook) -> frozenset[str]:
 
 
 def is_back(look: ApplicationLook, calm_seconds: float) -> bool:
-    """Whether it is as it should be, having been calm for so long. One of which more will go is
-    not."""
-    if look.announced:
-        return False
+    """Whether it is as it should be, having been calm for so long."""
     enough = look.running >= look.need.minimum_executors
     return look.is_calm and calm_seconds >= (SETTLE_SECONDS if enough else QUIET_SECONDS)
 

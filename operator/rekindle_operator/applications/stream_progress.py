@@ -63,7 +63,6 @@ class SparkJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     job_id: int
     status: str = ""
-    job_group: str | None = None
     description: str | None = None
     submission_time: str | None = None
     completion_time: str | None = None
@@ -73,7 +72,6 @@ class SparkJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class SparkStage(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """An attempt of a stage; `input_records` are the rows that it has read from a source."""
 
-    status: str = ""
     input_records: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 

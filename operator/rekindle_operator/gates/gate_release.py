@@ -107,9 +107,9 @@ class GateRelease:
         self._refused = {}
         refusal: RunError | None = None
         try:
-            if not self._webhook_removed and self.helm_only and not self._is_of_helm():
-                return None
             if not self._webhook_removed:
+                if self.helm_only and not self._is_of_helm():
+                    return None
                 refusal = self._remove_webhook()
             had_pods = self._lift()
         except (ApiUnreachable, ApiRefused) as error:

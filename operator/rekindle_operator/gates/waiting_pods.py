@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from rekindle_operator.cluster import json_access
 from rekindle_operator.cluster.pods import has_gate, without_gate
 
 # The field selector of a list. A pod with a gate is Pending, whatever its labels are.
@@ -38,8 +39,7 @@ class Lifted(Generic[Why]):
 def waiting(pods: Iterable[Body]) -> Iterator[Body]:
     """Pods that wait at our gate. One that is being deleted gets no node any more."""
     for pod in pods:
-        is_ending = bool(pod["metadata"].get("deletionTimestamp"))
-        if not is_ending and has_gate(pod["spec"].get("schedulingGates")):
+        if not json_access.is_deleting(pod) and has_gate(pod["spec"].get("schedulingGates")):
             yield pod
 
 

@@ -223,11 +223,10 @@ class PriorityClasses:
         self.together = together = together or not self._may_be_apart
         while together and self.application.progress.trailing and self._goes_on():
             self.control.pump()
-        self.choose_beside()
         with self.application.lock:
             self._choose(together)
 
-    def choose_beside(self) -> None:
+    def _choose_beside(self) -> None:
         """Choose whose functions run beside hosts: with `apart`, of all that the queries which
         matter most of all do not need, be they live or not."""
         if not self.rule.is_fixed:
@@ -393,7 +392,7 @@ class PriorityClasses:
 
     def advance(self, seconds: float = 0.0) -> None:
         """Take the result of a job that has ended, waiting up to `seconds`; start the next one."""
-        self.choose_beside()
+        self._choose_beside()
         if self.job is not None:
             self._take(self.job, seconds)
         application = self.application

@@ -110,72 +110,50 @@ class PartitionRunner:
         sign: Callable[[], None],
     ) -> tuple[PartitionOutcome | None, int]:
         """Run it in a process beside this one, where that is asked for; returns how many of these
-        have died as well. `sign` is called while they get CPU time."""
-        if item.get("apart") is not None:
-            return self._run_apart(program, request, item, work, state, arrived, sign)
-        return self._run_beside(program, request, item, work, state, arrived, sign), 0
+        have died as well. `sign` is called while they get CPU time.
 
-    def _run_apart(
-        self,
-        program: Program,
-        request: dict[str, Any],
-        item: dict[str, Any],
-        work: PartitionWork,
-        state: PartitionState,
-        arrived: Sequence[Frame],
-        sign: Callable[[], None],
-    ) -> tuple[PartitionOutcome, int]:
-        """Run it in a process of its own; returns how many of these have died as well."""
-        apart = item["apart"]
-        trial = SandboxTrial(
-            self._pickled(request),
-            work,
-            state,
-            sandbox.blocks(arrived),
-            apart["seconds_max"],
-            self.gauge.trial_bytes_max(request),
-            host_scheduler.yields(request),
-        )
-        outcome, deaths, cpu_seconds = self.sandboxes.run(
-            program, trial, searches=apart["searches"], sign=sign
-        )
+        That is a process of its own, or the function process where functions are called; what has a
+        state would have to hand that over.
+        """
+        apart, beside, chain = item.get("apart"), item.get("beside"), program.owner[work.partition]
+        if apart is not None:
+            trial = self._trial(request, work, state, arrived, apart["seconds_max"])
+            outcome, deaths, cpu_seconds = self.sandboxes.run(
+                program, trial, searches=apart["searches"], sign=sign
+            )
+        elif beside is not None and not chain.keyed and chain.calls_functions:
+            self.gauge.check(request)
+            trial = self._trial(request, work, state, arrived, beside["seconds_max"])
+            try:
+                outcome, cpu_seconds = self.functions.run(program, trial, sign)
+            finally:
+                self.gauge.beside_bytes = self.functions.used_bytes
+            deaths = 0
+        else:
+            return None, 0
         self.meter.add(work.partition, cpu_seconds)
         return outcome, deaths
 
-    def _run_beside(
+    def _trial(
         self,
-        program: Program,
         request: dict[str, Any],
-        item: dict[str, Any],
         work: PartitionWork,
         state: PartitionState,
         arrived: Sequence[Frame],
-        sign: Callable[[], None],
-    ) -> PartitionOutcome | None:
-        """Run it in the function process where that is asked for and it calls functions; one that
-        has a state would have to hand that over."""
-        beside, chain = item.get("beside"), program.owner[work.partition]
-        if beside is None or chain.keyed or not chain.calls_functions:
-            return None
-        self.gauge.check(request)
+        seconds_max: float,
+    ) -> SandboxTrial:
         _, _, digest = request["program"]
-        trial = SandboxTrial(
+        return SandboxTrial(
             self._pickled(request),
             work,
             state,
             sandbox.blocks(arrived),
-            beside["seconds_max"],
+            seconds_max,
             self.gauge.trial_bytes_max(request),
             host_scheduler.yields(request),
             self.gauge.prefetch_bytes_max(request),
             digest,
         )
-        try:
-            outcome, cpu_seconds = self.functions.run(program, trial, sign)
-        finally:
-            self.gauge.beside_bytes = self.functions.used_bytes
-        self.meter.add(work.partition, cpu_seconds)
-        return outcome
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         """The program as it lies in the store."""
