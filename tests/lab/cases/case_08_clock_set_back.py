@@ -3,13 +3,14 @@
 Rewritten: the loop takes the time from `driver_clock`, so the machine's clocks are set there.
 """
 
-import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import verdicts
 
+from rekindle.model.settings import RuntimeSettings, Settings
 from rekindle_spark.driver import away_sources, driver_clock, epoch_loop
+from rekindle_spark.driver.driver_context import DriverContext
 from rekindle_spark.driver.epoch_loop import EpochLoop
 
 HOUR_SECONDS = 3600.0
@@ -60,26 +61,30 @@ class Arrivals:
 
 
 def loop_of(arrivals: Arrivals) -> EpochLoop:
-    application: Any = SimpleNamespace(
-        settings=SimpleNamespace(
-            runtime=SimpleNamespace(epoch_seconds=1.0, recovery_epoch_seconds=1.5)
-        ),
-        progress=SimpleNamespace(
-            complete=True, placed={1}, live={1}, catching_up=set(), trailing=frozenset()
-        ),
-        claimed=set(),
-        arrivals=arrivals,
-        newest=0,
-        paused=False,
-        store=SimpleNamespace(log_offsets=lambda _, record: record, generation=1),
-        events=SimpleNamespace(write=lambda *_, **__: None),
-        sinks=SimpleNamespace(check=lambda: None),
-        lock=threading.Lock(),
+    unused: Any = SimpleNamespace()
+    store: Any = SimpleNamespace(log_offsets=lambda _, record: record, generation=1)
+    events: Any = SimpleNamespace(write=lambda *_, **__: None)
+    progress: Any = SimpleNamespace(
+        complete=True, placed={1}, live={1}, catching_up=set(), trailing=frozenset()
+    )
+    application = DriverContext(
+        program=unused,
+        program_file=("", ""),
+        store=store,
+        exchange=unused,
+        settings=Settings(runtime=RuntimeSettings(epoch_seconds=1.0)),
+        events=events,
+        progress=progress,
+        arrivals=cast(Any, arrivals),
         cuts={},
+        digests={},
+        committed={},
+        late=unused,
+        pace=unused,
+        budget=unused,
     )
     control: Any = SimpleNamespace(pump=lambda: None, rows_per_second=1000.0)
-    checkpointing: Any = SimpleNamespace()
-    return EpochLoop(application, control, checkpointing, lambda: False, lambda: False)
+    return EpochLoop(application, control, unused, lambda: False, lambda: False)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rekindle.model.settings import Policy, Settings
 from rekindle_spark.control.executor_membership import (
     DISK_SECONDS_MAX,
     DISK_SECONDS_MIN,
@@ -101,10 +102,10 @@ def test_on_a_machine_with_a_full_disk_nobody_joins_for_a_while_and_nobody_is_lo
     dropped: list[str] = []
     there = [ExecutorSeen("1", "a", 0.3, "machine"), *seen(b=0.3)]
     spark = SimpleNamespace(executors=lambda: there, drop=lambda name, _: dropped.append(name))
-    policy = SimpleNamespace(silent_seconds=LIMIT)
+    policy = Policy(silent_seconds=LIMIT)
     joined = {"1": "a", "b": "node-of-b"}
     application: Any = SimpleNamespace(
-        exchange=spark, settings=SimpleNamespace(policy=policy), executors=joined
+        exchange=spark, settings=Settings(policy=policy), executors=joined
     )
     membership = Membership(application, known=dict(joined))
 
@@ -138,8 +139,8 @@ def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as
         executors=lambda: [ExecutorSeen("1", "a", 0.3, connected=False), *seen(b=0.3)],
         drop=lambda executor, reason: dropped.append((executor, reason)),
     )
-    policy = SimpleNamespace(silent_seconds=LIMIT)
-    application: Any = SimpleNamespace(exchange=spark, settings=SimpleNamespace(policy=policy))
+    policy = Policy(silent_seconds=LIMIT)
+    application: Any = SimpleNamespace(exchange=spark, settings=Settings(policy=policy))
     membership = Membership(application, known={"1": "a", "b": "node-of-b"})
     membership.observe()
     assert dropped == [("1", "disconnected")]
@@ -174,7 +175,7 @@ class Cluster:
             executors=lambda: seen(**self.silent), drop=lambda name, _: self.dropped.append(name)
         )
         application: Any = SimpleNamespace(
-            exchange=spark, settings=SimpleNamespace(policy=SimpleNamespace(silent_seconds=LIMIT))
+            exchange=spark, settings=Settings(policy=Policy(silent_seconds=LIMIT))
         )
         self.membership = Membership(application)
         self.membership.observe()
@@ -253,7 +254,7 @@ def test_after_a_pause_of_the_driver_nobody_is_dropped_for_silence(
         executors=lambda: seen(a=16.0, b=0.3), drop=lambda name, _: found.append(name)
     )
     application: Any = SimpleNamespace(
-        exchange=spark, settings=SimpleNamespace(policy=SimpleNamespace(silent_seconds=LIMIT))
+        exchange=spark, settings=Settings(policy=Policy(silent_seconds=LIMIT))
     )
     looked_at = time.monotonic() - looked_seconds_ago
     Membership(application, known={"a": "n", "b": "m"}, looked_at=looked_at).observe()
@@ -262,10 +263,10 @@ def test_after_a_pause_of_the_driver_nobody_is_dropped_for_silence(
 
 def test_one_that_was_dropped_is_reported_as_silent_until_its_loss_is_told() -> None:
     spark = SimpleNamespace(executors=lambda: seen(a=16.0, b=0.3), drop=lambda *_: None)
-    policy = SimpleNamespace(silent_seconds=LIMIT)
+    policy = Policy(silent_seconds=LIMIT)
     joined = {"a": "node-of-a", "b": "node-of-b"}
     application: Any = SimpleNamespace(
-        exchange=spark, settings=SimpleNamespace(policy=policy), executors=joined
+        exchange=spark, settings=Settings(policy=policy), executors=joined
     )
     membership = Membership(application, known=dict(joined), looked_at=time.monotonic() - 1.0)
     assert membership.observe() == []

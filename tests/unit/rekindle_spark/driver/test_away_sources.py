@@ -11,7 +11,7 @@ from log_source import SECOND, Log
 from pyspark import cloudpickle
 
 from rekindle.model.errors import InputError, RunError, SourceAwayError
-from rekindle.model.settings import RuntimeSettings
+from rekindle.model.settings import Settings
 from rekindle_spark.driver import away_sources, source_intake
 from rekindle_spark.driver.catch_up_loop import CatchUpLoop, CatchUpStream
 from rekindle_spark.driver.driver_context import HeldSource
@@ -77,7 +77,7 @@ class World:
             claimed=set(),
             joining=set(),
             cuts={},
-            settings=SimpleNamespace(runtime=RuntimeSettings()),
+            settings=Settings(),
             coming={},
             budget=SimpleNamespace(piece_epochs=lambda _, wanted: wanted),
             events=SimpleNamespace(

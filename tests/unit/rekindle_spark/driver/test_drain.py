@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.model.settings import RuntimeSettings
+from rekindle.model.settings import Settings
 from rekindle_spark.driver import epoch_cutter
 from rekindle_spark.driver.epoch_cutter import DRAIN_SECONDS_MIN, FINAL_WATERMARK, EpochCutter
 from rekindle_spark.driver.epoch_loop import EpochLoop
@@ -160,7 +160,7 @@ class Loop:
     def __init__(self, hundred: Replay, *, complete: bool) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.application: Any = SimpleNamespace(
-            settings=SimpleNamespace(runtime=RuntimeSettings()),
+            settings=Settings(),
             progress=SimpleNamespace(complete=complete, live={1}),
             arrivals=start(hundred, limit=60),
             polls=None,

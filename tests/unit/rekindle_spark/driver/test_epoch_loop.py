@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.model.settings import RuntimeSettings
+from rekindle.model.settings import RuntimeSettings, Settings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle_spark.driver import epoch_cutter
 from rekindle_spark.driver.epoch_loop import EpochLoop
@@ -32,9 +32,7 @@ def cut(*, complete: bool = True, hurries: bool = False, **logged: Any) -> Epoch
     recovery; the record that stands in the log has `logged`."""
     first = epoch_cutter.beginning({}, 0.0, 1.0)
     application: Any = SimpleNamespace(
-        settings=SimpleNamespace(
-            runtime=RuntimeSettings(epoch_seconds=0.5, recovery_epoch_stretch=3.0)
-        ),
+        settings=Settings(runtime=RuntimeSettings(epoch_seconds=0.5, recovery_epoch_stretch=3.0)),
         progress=SimpleNamespace(complete=complete, live={1}),
         arrivals=SimpleNamespace(
             cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda *_: first
@@ -90,7 +88,7 @@ class Late:
             joining=set(),
             buffering=ON,
             budget=SimpleNamespace(starved=set(), tight={}),
-            settings=SimpleNamespace(runtime=RuntimeSettings()),
+            settings=Settings(),
             program=SimpleNamespace(
                 sources=frozenset({0, 1}), uncertain=frozenset({1}), parents={}
             ),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.model.settings import RuntimeSettings
+from rekindle.model.settings import RuntimeSettings, Settings
 from rekindle.model.switch_mode import OFF, ON
 from rekindle_spark.driver import epoch_pipeline
 from rekindle_spark.driver.catch_up_loop import CatchUpLoop, CatchUpStream
@@ -60,7 +60,7 @@ class Executors:
             ordering=ON,
             program=SimpleNamespace(uncertain=frozenset()),
             budget=SimpleNamespace(starved=set(), tight={}),
-            settings=SimpleNamespace(runtime=RuntimeSettings()),
+            settings=Settings(),
             progress=SimpleNamespace(
                 placed=dict(PLACED), retained=SimpleNamespace(held={"a": 0}), catching_up=set()
             ),
@@ -255,7 +255,7 @@ def test_no_epoch_follows_while_one_process_holds_as_much_of_those_on_their_way_
     has_room: bool,
 ) -> None:
     executors = Executors(monkeypatch)
-    executors.application.settings = SimpleNamespace(
+    executors.application.settings = Settings(
         runtime=RuntimeSettings(following_mib_max=1_000 / 2**20)
     )
     pipeline = executors.begin(following=1)
@@ -271,7 +271,7 @@ def test_while_too_much_is_held_spark_is_not_asked_again_before_an_epoch_has_cou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     executors = Executors(monkeypatch)
-    executors.application.settings = SimpleNamespace(
+    executors.application.settings = Settings(
         runtime=RuntimeSettings(following_mib_max=1_000 / 2**20)
     )
     pipeline = executors.begin(following=1)

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rekindle.model.settings import Policy, RuntimeSettings, Settings
 from rekindle_spark.driver.partition_table import Retained
 from rekindle_spark.flow_control.cost_statistics import STEP_BACK, WINDOW_SECONDS, CostStatistics
 from rekindle_spark.flow_control.memory_budget import MemoryBudget
@@ -14,8 +15,9 @@ from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_testing.runtime_builders import UnreadSource
 
 
-def running() -> Any:
-    """An application of one partition on one executor, whose epoch 0 was cut at 1000 s."""
+def running(target: float | None = None) -> Any:
+    """An application of one partition on one executor, whose epoch 0 was cut at 1000 s; `target`
+    is the load in percent that its rate is chosen for."""
     built = Pipeline("one")
     built.source("rows", UnreadSource(pa.schema([("at", pa.timestamp("us"))]), "at")).sink("out")
     return SimpleNamespace(
@@ -31,14 +33,9 @@ def running() -> Any:
         ),
         budget=MemoryBudget(1),
         executors={"a": "node-a"},
-        settings=SimpleNamespace(
-            runtime=SimpleNamespace(
-                node_cpu_percent=100.0,
-                load_target_percent=None,
-                epoch_seconds=1.0,
-                rows_per_second=50.0,
-            ),
-            policy=SimpleNamespace(cpu_cap=0.8),
+        settings=Settings(
+            policy=Policy(cpu_cap=0.8),
+            runtime=RuntimeSettings(rows_per_second=50.0, load_target_percent=target),
         ),
         events=SimpleNamespace(write=lambda *_, **__: None),
         exchange=SimpleNamespace(retained_count=lambda: 0, live_heap_bytes=lambda: 0),
@@ -95,10 +92,8 @@ def test_a_window_in_which_the_input_was_drained_says_nothing_of_the_steady_stat
 
 
 def test_a_start_takes_the_rate_of_the_settings_unless_it_was_calibrated() -> None:
-    application = running()
-    assert CostStatistics(application).rows_per_second == 50.0
-    application.settings.runtime.load_target_percent = 66.0
-    assert CostStatistics(application).rows_per_second == 100.0
+    assert CostStatistics(running()).rows_per_second == 50.0
+    assert CostStatistics(running(target=66.0)).rows_per_second == 100.0
 
 
 def test_a_move_begins_a_window_with_the_epoch_after_the_one_that_ran_some_again() -> None:
@@ -120,8 +115,7 @@ def test_a_move_begins_a_window_with_the_epoch_after_the_one_that_ran_some_again
 
 
 def test_a_rate_that_is_held_stays_until_it_is_released() -> None:
-    application = running()
-    application.settings.runtime.load_target_percent = 66.0
+    application = running(target=66.0)
     held = True
     statistics = CostStatistics(application, rate_is_held=lambda: held)
     statistics.closed_window()
@@ -139,8 +133,7 @@ def test_a_rate_that_is_held_stays_until_it_is_released() -> None:
 def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    application = running()
-    application.settings.runtime.load_target_percent = 66.0
+    application = running(target=66.0)
     statistics = CostStatistics(application)
     statistics.closed_window()
     rates = []
@@ -157,8 +150,7 @@ def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
 def test_long_epochs_of_a_start_are_no_sign_of_nodes_that_do_not_keep_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    application = running()
-    application.settings.runtime.load_target_percent = 66.0
+    application = running(target=66.0)
     application.progress.complete = False
     statistics = CostStatistics(application)
     cuts = [2, 4, 6, 8, 9, 10, 11]  # all run from the third on

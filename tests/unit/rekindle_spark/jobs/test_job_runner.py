@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rekindle.model.settings import RuntimeSettings, Settings
 from rekindle_spark.jobs import fault_attribution, job_results, job_runner
 from rekindle_spark.jobs.job_results import Result
 from rekindle_spark.jobs.job_runner import RunningJob
@@ -130,7 +131,7 @@ def test_nodes_without_a_port_for_links_are_named_once_until_jobs_go_over_links(
     specification = Specification(
         stages=((),), produced=(([("1", {7: (1, 1)}), ("2", {})]),), ranges={7: (1, 1)}
     )
-    application.settings = SimpleNamespace(runtime=SimpleNamespace(exchange="links"))
+    application.settings = Settings(runtime=RuntimeSettings(exchange="links"))
     application.events = SimpleNamespace(
         write=lambda kind, **fields: told.append((kind, fields["nodes"]))
     )
@@ -177,7 +178,7 @@ def test_after_a_job_over_links_that_failed_jobs_are_sparks_for_a_while(
         into.append(linked)
         return SimpleNamespace(is_linked=linked)
 
-    application.settings = SimpleNamespace(runtime=SimpleNamespace(exchange="links"))
+    application.settings = Settings(runtime=RuntimeSettings(exchange="links"))
     application.events = SimpleNamespace(
         write=lambda kind, **fields: told.append((kind, fields["text"]))
     )

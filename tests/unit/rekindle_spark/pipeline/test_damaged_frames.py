@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rekindle.model.settings import RuntimeSettings
+from rekindle.model.settings import Settings
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.control.control_loop import ControlLoop
 from rekindle_spark.control.executor_membership import ExecutorLoss
@@ -36,7 +36,7 @@ def control() -> Any:
     progress.retained.add(30, [("a", {ROWS: (5, 7)})], [100])
     removed: list[int] = []
     application: Any = SimpleNamespace(
-        settings=SimpleNamespace(runtime=RuntimeSettings()),
+        settings=Settings(),
         store=SimpleNamespace(holds=lambda _: False),
         cuts={7: SimpleNamespace(cut_at=0.0)},
         newest=7,
