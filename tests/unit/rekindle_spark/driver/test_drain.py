@@ -161,7 +161,8 @@ class Loop:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.application: Any = SimpleNamespace(
             settings=Settings(),
-            progress=SimpleNamespace(complete=complete, live={1}),
+            progress=SimpleNamespace(complete=complete, live={1}, catching_up=set()),
+            outrun=set(),
             arrivals=start(hundred, limit=60),
             polls=None,
             store=SimpleNamespace(generation=1, log_offsets=lambda _, record: record),
