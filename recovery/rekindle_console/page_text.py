@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from rekindle.coordination.application_status import Phase, QueryProgress
 from rekindle.coordination.coordination_state import NodeStatus
 from rekindle.coordination.session import Driver
+from rekindle.model import sentences
 
 NOTHING = "–"
 LISTED_MAX = 12
@@ -92,7 +93,7 @@ def beyond_goal(query: QueryProgress) -> str:
 
 def percent(cpu: float) -> str:
     """CPU in percent of one core."""
-    return f"{cpu:,.3g}\u00a0%"
+    return sentences.percent(cpu).replace(" ", "\u00a0")
 
 
 def share(value: float) -> str:

@@ -312,9 +312,11 @@ def lift_as_the_page_says(kubectl: Path, control_plane: ControlPlane, folder: Pa
     commands = textwrap.dedent(rest.partition("\n\n")[0])
     assert commands.startswith("kubectl get pods -A"), commands
     (folder / "kubectl").symlink_to(kubectl)
+    path = f"{folder}:{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", "-c", commands],
-        env={"PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(control_plane.kubeconfig)},
+        # kubectl keeps what it has read of the API server at home, or else where it is started
+        env={"PATH": path, "HOME": str(folder), "KUBECONFIG": str(control_plane.kubeconfig)},
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS_MAX,
