@@ -407,12 +407,19 @@ class RunView(_StoppedQueries):
     def _of_nodes(self) -> str:
         return f"{len(self.nodes)} of {counted(self.nodes_expected, 'node')}"
 
+    @property
+    def _now(self) -> float:
+        """The time by the driver's clock."""
+        at, taken_in = self._told_at
+        return at + time.monotonic() - taken_in
+
     def _rate(self) -> float:
-        """Rows a second over the newest epochs."""
+        """Rows a second over the newest epochs, and less once the next one does not come."""
         if len(self._rates) < 2:
             return 0.0
         (first, _), *rest = self._rates
-        seconds = rest[-1][0] - first
+        newest, usual = rest[-1][0], (rest[-1][0] - first) / len(rest)
+        seconds = max(newest, self._now - usual) - first
         return sum(rows for _, rows in rest) / seconds if seconds > 0 else 0.0
 
     def _lag_seconds(self, query: str) -> float | None:
@@ -420,8 +427,7 @@ class RunView(_StoppedQueries):
         reached = self._reached.get(query)
         if not reached:
             return None
-        at, taken_in = self._told_at
-        return at + time.monotonic() - taken_in - min(reached.values())
+        return self._now - min(reached.values())
 
     def _line(self) -> str:
         reached = [self._lag_seconds(one) for one in self._reached if one not in self.stopped]

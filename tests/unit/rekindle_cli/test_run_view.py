@@ -115,8 +115,11 @@ def test_while_something_is_waited_for_the_seconds_go_on() -> None:
 def test_the_rate_is_of_rows_between_the_cuts() -> None:
     seen, _ = view()
     for epoch in range(11):
-        seen.show({"kind": "cut", "epoch": epoch, "rows": 500, "cut_at": 100.0 + epoch / 2})
+        at = 100.0 + epoch / 2
+        seen.show({"kind": "cut", "at": at, "epoch": epoch, "rows": 500, "cut_at": at})
     assert "1,000 rows/s" in seen._line()
+    seen._told_at = (110.5, time.monotonic())  # 5 s after the next cut was due
+    assert "500 rows/s" in seen._line()
     assert seen.summary() == [
         "5,500 rows were read; 0 nodes were lost.",
         "Read the output with: rekindle output out",
