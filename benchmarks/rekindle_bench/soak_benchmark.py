@@ -5,13 +5,14 @@
                                                                 early      late
 
 Files of exchanges, the driver's live heap, the memory of its Python, of hosts and of nodes are
-sampled all along, of 200 epochs each: the late samples of the last life are compared with its early
-ones, and with the late ones of the first life. With 1,000 epochs or more there are several lives,
-at most ten, each with a loss; the time of their starts, and the store that they find, are compared
-as well. Files rise between two checkpoints and fall with each, so their peaks are compared; of the
-others the medians. What lives on a heap is known after a collection, so `jcmd`, which is beside
-`java`, asks for one before each sample. In the end every row of output is compared with the batch
-answer (`soak_rows`).
+sampled all along. Early and late samples are those of three tenths of a life, 200 epochs at least:
+the late ones of the last life are compared with its early ones, and with the late ones of the first
+life. With 1,000 epochs or more there are several lives, at most ten, each with a loss; the time of
+the last starts and of as many early ones, three at most, and the store that drivers leave, are
+compared as well. Files rise between two checkpoints and fall with each, so their peaks are
+compared; of all else the medians. What lives on a heap is known after a collection, so `jcmd`,
+which is beside `java`, asks for one before each sample. In the end every row of output is compared
+with the batch answer (`soak_rows`).
 """
 
 import subprocess
@@ -65,7 +66,8 @@ NODES = 2
 GROWTH_MAX, STORE_GROWTH_MAX = 1.2, 1.3
 LIVES_MAX, LIFE_EPOCHS_MIN = 10, 500
 LOSS_AFTER_EPOCHS, AWAY_SECONDS = 50, 3.0
-FIRST_EPOCH, WINDOW_EPOCHS = 100, 200
+FIRST_EPOCH, WINDOW_EPOCHS_MIN, WINDOW_SHARE = 100, 200, 0.3
+STARTS_MAX = 3
 SECONDS_PER_EPOCH_MAX, SECONDS_PER_LIFE_MAX = 2.0, 240.0
 POLL_SECONDS = 0.2
 HOST = b"rekindle_spark.executor.host"
@@ -94,14 +96,20 @@ class Life:
     samples: list[Sample] = field(default_factory=list)
     store: dict[str, list[int]] = field(default_factory=dict)
 
+    @property
+    def window_epochs(self) -> float:
+        """Of how many epochs samples are compared: some checkpoints are among them."""
+        return max(WINDOW_EPOCHS_MIN, WINDOW_SHARE * (self.end - self.begin))
+
     def early(self) -> list[Sample]:
         """The samples of the first epochs after what it began with."""
         first = max(self.begin + FIRST_EPOCH, self.settled)
-        return [s for s in self.samples if first <= s["epoch"] <= first + WINDOW_EPOCHS]
+        return [s for s in self.samples if first <= s["epoch"] <= first + self.window_epochs]
 
     def late(self) -> list[Sample]:
         """The samples of its last epochs."""
-        return [s for s in self.samples if s["epoch"] >= self.samples[-1]["epoch"] - WINDOW_EPOCHS]
+        first = self.samples[-1]["epoch"] - self.window_epochs
+        return [s for s in self.samples if s["epoch"] >= first]
 
 
 def lives(epochs: int) -> list[Life]:
@@ -295,8 +303,10 @@ def _judge(
             before, after = (_typical(name, life.late()) for life in (first, last))
             compare(f"{name} after {epochs} epochs", then, before, after, GROWTH_MAX)
         # the first start finds class data and libraries in no cache
-        starts = (found[1].start_seconds, last.start_seconds)
-        compare("the last start", "the second one's seconds", *starts, GROWTH_MAX)
+        starts = [life.start_seconds for life in found[1:]]
+        some = max(1, min(STARTS_MAX, len(starts) // 2))
+        early, late = median(starts[:some]), median(starts[-some:])
+        compare("the last starts", "the seconds of early ones", early, late, GROWTH_MAX)
         for place, unit in enumerate(("files", "bytes")):
             before, after = (
                 sum(size[place] for size in life.store.values()) for life in (first, last)

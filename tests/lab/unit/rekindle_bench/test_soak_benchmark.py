@@ -1,5 +1,6 @@
 """The soak without a cluster: its lives, the size of a store, and whether rows are right."""
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,12 +79,47 @@ def test_epochs_are_shared_out_among_ten_drivers_at_most() -> None:
     assert [life.end for life in soak_benchmark.lives(20_000)] == list(range(2_000, 20_001, 2_000))
 
 
-def test_early_and_late_samples_are_of_two_hundred_epochs_each() -> None:
+def epochs_of(samples: list[dict[str, float]]) -> tuple[float, float, int]:
+    """The first, the last and the number of samples."""
+    epochs = [sample["epoch"] for sample in samples]
+    return epochs[0], epochs[-1], len(epochs)
+
+
+def test_early_and_late_samples_are_of_three_tenths_of_a_life() -> None:
     life = Life(1_000, 3_000, samples=[{"epoch": epoch} for epoch in range(1_000, 3_001, 50)])
-    assert [s["epoch"] for s in life.early()] == [1_100, 1_150, 1_200, 1_250, 1_300]
-    assert [s["epoch"] for s in life.late()] == [2_800, 2_850, 2_900, 2_950, 3_000]
+    assert epochs_of(life.early()) == (1_100, 1_700, 13)
+    assert epochs_of(life.late()) == (2_400, 3_000, 13)
     life.settled = 1_290
-    assert [s["epoch"] for s in life.early()] == [1_300, 1_350, 1_400, 1_450]
+    assert epochs_of(life.early()) == (1_300, 1_850, 12)
+
+
+def test_early_and_late_samples_of_a_short_life_are_of_two_hundred_epochs() -> None:
+    life = Life(0, 500, samples=[{"epoch": epoch} for epoch in range(0, 501, 50)])
+    assert epochs_of(life.early()) == (100, 300, 5)
+    assert epochs_of(life.late()) == (300, 500, 5)
+
+
+@pytest.mark.parametrize(
+    ("starts", "ratio"),
+    [
+        ([17, 20, 19, 21, 20, 20, 60], 1.0),
+        ([17, 20, 20, 20, 20, 30, 30], 1.5),
+        ([9, 10, 11, 20], 2.0),
+    ],
+)
+def test_one_slow_start_among_the_last_ones_is_no_growth(
+    tmp_path: Path, starts: list[float], ratio: float
+) -> None:
+    found = soak_benchmark.lives(500 * len(starts))
+    for life, seconds in zip(found, starts, strict=True):
+        life.start_seconds, life.store = seconds, {"commits": [1, 1]}
+        life.samples = [
+            {"epoch": epoch, **dict.fromkeys(soak_benchmark.MEASURES, 1.0)}
+            for epoch in range(life.begin, life.end + 1, 50)
+        ]
+    soak_benchmark._judge(found, {"expected": 1, **RIGHT}, found[-1].end, tmp_path)
+    told = json.loads((tmp_path / "soak.json").read_text())
+    assert told["ratios"]["the last starts"] == ratio
 
 
 def test_the_memory_of_a_drivers_python_is_judged() -> None:
