@@ -75,6 +75,9 @@ QUIET_SECONDS: Final = 120.0
 # An application of which no new pod has come for so long keeps no place from others, and its next
 # pods wait for none: nobody may make them any more, or somebody refuses pods that have our gate.
 SILENT_SECONDS_MAX: Final = 600.0
+# New pods of an application that lacks some are expected within so long: Spark looks at its
+# executors each 30 s, and makes new ones then.
+COMING_SECONDS_MAX: Final = 60.0
 # No pod waits longer at our gate, whatever the plan says; and of the time within which its operator
 # wants it to start no more than this share, for it has to find a node then, and get its image.
 WAIT_SECONDS_MAX: Final = 3_600.0
@@ -210,6 +213,10 @@ class OpenStory:
         """Whether new pods wait on its account, at this moment of `time.monotonic`: not where
         nobody knows when it comes back, or has caught up."""
         return not (self.is_given_up(now) or self.has_pods_back)
+
+    def is_coming(self, now: float) -> bool:
+        """Whether it lacks pods that somebody is about to make."""
+        return self.silent_since is not None and now - self.silent_since < COMING_SECONDS_MAX
 
     def is_given_up(self, now: float) -> bool:
         """Whether no new pod has come for too long."""
@@ -612,16 +619,24 @@ def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) 
 
 
 def for_autoscalers(
-    made: ApplicationPlan, looks: Mapping[Place, ApplicationLook]
+    made: ApplicationPlan,
+    looks: Mapping[Place, ApplicationLook],
+    coming: Collection[Place] = frozenset(),
 ) -> frozenset[str]:
     """Where nobody makes requests for nodes: the pods of the most important application that
     waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
-    less important ones that find no node keep nobody waiting."""
+    less important ones that find no node keep nobody waiting. Applications whose pods are `coming`
+    count as waiting: a less important pod would get the free node that is kept for them."""
     if made.admitted:
         return frozenset()
     by_name = {look.application.place.application: look for look in looks.values()}
     demands = {name: look.demand(affected=True) for name, look in by_name.items()}
-    for first in ordered(look for look in looks.values() if look.waiting or look.pending):
+    there = (
+        look for place, look in looks.items() if look.waiting or look.pending or place in coming
+    )
+    for first in ordered(there):
+        if not (first.waiting or first.pending):
+            return frozenset()
         name = first.application.place.application
         group = upstream(name, demands)
         pending = (pod for other in group for pod in by_name[other].awaited)

@@ -403,7 +403,11 @@ class ApplicationRecovery:
             admitted = made.admitted - made.further
         else:
             makes = any(item.provider != PENDING_PODS for item in held.providers)
-            seen = frozenset[str]() if makes else application_incident.for_autoscalers(made, looks)
+            seen = frozenset[str]()
+            if not makes:
+                moment = time.monotonic()
+                coming = {place for place, story in open_.items() if story.is_coming(moment)}
+                seen = application_incident.for_autoscalers(made, looks, coming)
             admitted = made.admitted | seen
         waiting = {
             pod.uid

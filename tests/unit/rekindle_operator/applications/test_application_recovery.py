@@ -552,9 +552,33 @@ def test_a_less_important_pod_that_finds_no_node_keeps_no_other_from_an_autoscal
     broken: Callable[..., World],
 ) -> None:
     world = broken("low", provisioning=())
-    assert world.gates("low") == [], "it is all that waits"
+    world.turn(application_incident.COMING_SECONDS_MAX)
+    assert world.gates("low") == [], "it is all that waits, and no other is expected any more"
     world.replaced("high")
     world.turn()
+    assert world.gates("high") == []
+
+
+def test_pods_that_spark_is_about_to_make_keep_their_turn_before_an_autoscaler_sees_others(
+    broken: Callable[..., World],
+) -> None:
+    world = broken("low", provisioning=())
+    tell(world.known.registry, objects.node("c", "2"))
+    for _ in range(3):
+        world.turn(10.0)
+        assert world.gates("low") == [GATE], "the node is kept for the more important one"
+    world.replaced("high")
+    world.turn()
+    assert (world.gates("low"), world.gates("high")) == ([GATE], [])
+    world.run("high", "c")
+    world.turn()
+    assert world.gates("low") == []
+
+
+def test_a_less_important_application_that_lacks_pods_keeps_no_other_from_an_autoscaler(
+    broken: Callable[..., World],
+) -> None:
+    world = broken("high", provisioning=())
     assert world.gates("high") == []
 
 
