@@ -2,6 +2,7 @@
 
     RekindleError
     ├── InputError   bad input or wrong usage: exit code 2, nothing was started or lost
+    │   └── InputErrors  several of them in one file
     └── RunError     the run failed or a check found a wrong row: exit code 1
         ├── StepError    a step of the pipeline raised, or returned what it did not declare
         │   └── ColumnError  a column has what cannot be taken on; its step is not known yet
@@ -16,6 +17,8 @@ Every error prints as one sentence, `where: what; remedy`, which no terminal obe
 names and texts of users in it. Assertions stay for bugs of our own.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 
@@ -43,6 +46,29 @@ class RekindleError(Exception):
 
 class InputError(RekindleError):
     """Bad input or wrong usage (exit code 2)."""
+
+    @property
+    def each(self) -> "tuple[InputError, ...]":
+        """The errors that it consists of: itself."""
+        return (self,)
+
+
+class InputErrors(InputError):
+    """Several errors of one file, a sentence on a line each. Its place is that of the first."""
+
+    def __init__(self, errors: Sequence[InputError]) -> None:
+        first, *more = errors
+        remedy = "\n".join([first.remedy, *map(str, more)])
+        super().__init__(where=first.where, what=first.what, remedy=remedy)
+        self._errors = tuple(errors)
+
+    @property
+    def each(self) -> tuple[InputError, ...]:
+        """The errors, in the order in which they were found."""
+        return self._errors
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._errors,)
 
 
 class RunError(RekindleError):
@@ -89,6 +115,21 @@ class TimeLimitError(RunError):
 def refuse(where: str, what: str, remedy: str) -> NoReturn:
     """Raise the InputError."""
     raise InputError(where=where, what=what, remedy=remedy)
+
+
+@contextmanager
+def noted(found: list[InputError]) -> Iterator[None]:
+    """Go on behind an InputError, which is added to those that were found."""
+    try:
+        yield
+    except InputError as error:
+        found += error.each
+
+
+def refuse_any(found: Sequence[InputError]) -> None:
+    """Raise the errors that were found, if any: one by itself, several together."""
+    if found:
+        raise found[0] if len(found) == 1 else InputErrors(found)
 
 
 def printable(text: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from rekindle.model.errors import InputError, first_line, refuse
+from rekindle.model.errors import InputError, first_line, noted, refuse, refuse_any
 
 VERSION = 1
 INCREMENTAL, BLOCKING = "incremental", "blocking"
@@ -260,29 +260,44 @@ def parse(content: bytes, where: str) -> Settings:
 
 
 def from_record(record: object, where: str) -> Settings:
-    """Settings from what YAML or JSON made of them; raises InputError as `load` does."""
+    """Settings from what YAML or JSON made of them; raises InputError as `load` does, of all
+    settings that are wrong."""
     sections = _mapping(record, where)
-    _check_known(sections, ("version", "policy", "runtime"), f"{where}: ")
     version = sections.get("version", VERSION)
     if isinstance(version, bool) or version != VERSION:
         refuse(f"{where}: version", f"is {_shown(version)}", f"use version {VERSION}")
-    policy = Policy(**_section(Policy, sections.get("policy"), where, "policy"))
+    found: list[InputError] = []
+    for key in sections:
+        with noted(found):
+            _check_known(key, ("version", "policy", "runtime"), f"{where}: ")
+    policy = Policy(**_section(Policy, sections.get("policy"), where, "policy", found))
     runtime = RuntimeSettings(
-        **_section(RuntimeSettings, sections.get("runtime"), where, "runtime")
+        **_section(RuntimeSettings, sections.get("runtime"), where, "runtime", found)
     )
+    refuse_any(found)
     _check_modes(policy, where)
     return Settings(policy, runtime, where)
 
 
 def _section(
-    section: type[Policy] | type[RuntimeSettings], record: object, where: str, name: str
+    section: type[Policy] | type[RuntimeSettings],
+    record: object,
+    where: str,
+    name: str,
+    found: list[InputError],
 ) -> dict[str, Any]:
+    """What is right of a section; what is wrong is added to those that were `found`."""
+    values: dict[str, Any] = {}
     if record is None:
-        return {}
-    given = _mapping(record, f"{where}: {name}")
-    kinds = {item.name: item.metadata["kind"] for item in fields(section)}
-    _check_known(given, kinds, f"{where}: {name}.")
-    return {key: kinds[key].read(value, f"{where}: {name}.{key}") for key, value in given.items()}
+        return values
+    with noted(found):
+        given = _mapping(record, f"{where}: {name}")
+        kinds = {item.name: item.metadata["kind"] for item in fields(section)}
+        for key, value in given.items():
+            with noted(found):
+                _check_known(key, kinds, f"{where}: {name}.")
+                values[key] = kinds[key].read(value, f"{where}: {name}.{key}")
+    return values
 
 
 def _check_modes(policy: Policy, where: str) -> None:
@@ -323,15 +338,14 @@ def _check_number(node: yaml.ScalarNode, where: str) -> None:
         refuse(where, f"is {node.value}, which YAML takes for another number", remedy)
 
 
-def _check_known(record: Iterable[str], known: Iterable[str], place: str) -> None:
+def _check_known(key: str, known: Iterable[str], place: str) -> None:
     names = tuple(known)
-    for key in record:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"known are: {', '.join(names)}"
-            if section := _section_of(key):
-                remedy = f"write it below `{section}:`"
-            refuse(f"{place}{key}", "is not a setting", remedy)
+    if key not in names:
+        near = difflib.get_close_matches(key, names, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"known are: {', '.join(names)}"
+        if section := _section_of(key):
+            remedy = f"write it below `{section}:`"
+        refuse(f"{place}{key}", "is not a setting", remedy)
 
 
 def _section_of(key: str) -> str | None:

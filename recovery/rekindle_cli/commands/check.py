@@ -70,7 +70,7 @@ def _check(
     try:
         wanted = settings_module.load(settings) if settings else wanted
     except InputError as error:
-        found.append(of_error(error))
+        found += map(of_error, error.each)
     try:
         loaded = pipeline_file.load(pipeline, limits)
     except InputError as error:

@@ -1,5 +1,6 @@
 """Settings from YAML: defaults, limits, and messages that name file, field and remedy."""
 
+import pickle
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -230,3 +231,22 @@ def test_every_setting_is_documented_with_its_default() -> None:
             shown = f"{value:,}" if isinstance(value, int | float) else value or "none"
             expected[item.name] = f"{shown}"
     assert rows == expected
+
+
+def test_all_settings_that_are_wrong_are_refused_together() -> None:
+    record = {
+        "runtime": {"epoch_seconds": 0, "clases": "auto", "exchange": "links"},
+        "polcy": {},
+        "policy": {"cpu_cap": "half", "ordering": "adaptive"},
+    }
+    with pytest.raises(InputError) as raised:
+        settings.from_record(record, "s.yaml")
+    assert [error.where for error in raised.value.each] == [
+        "s.yaml: polcy",
+        "s.yaml: policy.cpu_cap",
+        "s.yaml: runtime.epoch_seconds",
+        "s.yaml: runtime.clases",
+    ]
+    lines = str(raised.value).splitlines()
+    assert lines == [str(error) for error in raised.value.each]
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
