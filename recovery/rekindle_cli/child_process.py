@@ -6,7 +6,8 @@
 
 A segfault, a kill for lack of memory, or a loop that holds the interpreter's lock cannot be handled
 in the process that has it. The command forks before it has loaded anything that starts threads, so
-the fork is sound and costs milliseconds. The child notes what it works on in memory that it shares
+the fork is sound and costs milliseconds. What the user's code has forked ends with the child. The
+child notes what it works on in memory that it shares
 with the parent (`watchdog`), and has the interpreter write the line at which it dies
 (`faulthandler`). Called by the commands `check`, `test` and `run`; `guard` notes what it guards.
 """
@@ -21,7 +22,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from rekindle_cli import command_line
 from rekindle_spark.user_code import code_locations, watchdog
 from rekindle_spark.user_code.watchdog import Noted, Watchdog
 
-PR_SET_PDEATHSIG = 1  # of prctl.h
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of prctl.h
 LOOK_SECONDS = 0.05
 # How long a child has to write its line, and to end after Ctrl-C.
 LINE_SECONDS, INTERRUPTED_SECONDS = 0.5, 1.0
@@ -67,7 +68,10 @@ def run(what: str, work: Callable[[], object]) -> int:
     memory = mmap.mmap(-1, watchdog.SIZE + 1)
     memory[: watchdog.SIZE] = watchdog.NOTHING
     stack = os.memfd_create("stack")
+    before = _children()
     try:
+        # children of the child become those of this process when it ends
+        _adopt_orphans(adopt=True)
         child = os.fork()
         if child == 0:
             _be_child(work, memory, stack)
@@ -77,6 +81,8 @@ def run(what: str, work: Callable[[], object]) -> int:
         noted = watchdog.read(bytes(memory))
         raise _died(what, code, noted, _line(stack), hung=hung)
     finally:
+        _end_all_but(before)
+        _adopt_orphans(adopt=False)
         os.close(stack)
         memory.close()
 
@@ -143,6 +149,35 @@ def _awaited(child: int, memory: mmap.mmap, stack: int) -> tuple[int, bool]:
         _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return (watchdog.SIGNALLED - code if code < 0 else code), hung
+
+
+def _adopt_orphans(*, adopt: bool) -> None:
+    CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopt))
+
+
+def _children() -> set[int]:
+    """Processes whose parent is this one; none where the kernel does not list them."""
+    found = set[int]()
+    for thread in os.listdir("/proc/self/task"):
+        file = f"/proc/self/task/{thread}/children"
+        with suppress(OSError), open(file, encoding="ascii") as listed:  # a thread may have ended
+            found |= {int(number) for number in listed.read().split()}
+    return found
+
+
+def _end_all_but(kept: Set[int]) -> None:
+    """End children that came since then, and what they leave behind."""
+    while orphans := _children() - kept:
+        for orphan in orphans:
+            try:
+                os.kill(orphan, signal.SIGKILL)
+            except PermissionError:  # it has become another user's
+                kept |= {orphan}
+                continue
+            except ProcessLookupError:
+                pass
+            with suppress(ChildProcessError):
+                os.waitpid(orphan, 0)
 
 
 def _has_ended(poll: select.poll) -> bool:

@@ -133,6 +133,30 @@ def test_a_file_that_forks_is_checked_once(
     assert capfd.readouterr().out.count("nothing is wrong") == 1
 
 
+@pytest.mark.parametrize("end", ["pass", "os._exit(3)"])
+def test_what_a_file_has_forked_ends_with_the_check(tmp_path: Path, end: str) -> None:
+    noted = tmp_path / "child"
+    head = f"""
+import subprocess
+child = subprocess.Popen(
+    [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+)
+open({str(noted)!r}, "w").write(str(child.pid))
+{end}
+"""
+    code = command_line.run(command_line.application, ("check", written(tmp_path, head=head)))
+    assert code == (0 if end == "pass" else 2)
+    assert not Path(f"/proc/{noted.read_text()}").exists()
+
+
+def test_children_from_before_a_check_live_on(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        assert command_line.run(command_line.application, ("check", written(tmp_path))) == 0
+        assert other.poll() is None
+        other.communicate(b"\n")
+    assert other.returncode == 0
+
+
 def test_a_name_beyond_ascii_is_shown_as_it_is(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
