@@ -97,14 +97,21 @@ class Life:
     store: dict[str, list[int]] = field(default_factory=dict)
 
     @property
+    def first(self) -> int:
+        """The first epoch after what it began with."""
+        return max(self.begin + FIRST_EPOCH, self.settled)
+
+    @property
     def window_epochs(self) -> float:
-        """Of how many epochs samples are compared: some checkpoints are among them."""
-        return max(WINDOW_EPOCHS_MIN, WINDOW_SHARE * (self.end - self.begin))
+        """Of how many epochs samples are compared: some checkpoints are among them, where it lives
+        long enough, and no sample is early and late."""
+        wanted = max(WINDOW_EPOCHS_MIN, WINDOW_SHARE * (self.end - self.begin))
+        return min(wanted, (self.end - self.first) / 2)
 
     def early(self) -> list[Sample]:
         """The samples of the first epochs after what it began with."""
-        first = max(self.begin + FIRST_EPOCH, self.settled)
-        return [s for s in self.samples if first <= s["epoch"] <= first + self.window_epochs]
+        last = self.first + self.window_epochs
+        return [s for s in self.samples if self.first <= s["epoch"] <= last]
 
     def late(self) -> list[Sample]:
         """The samples of its last epochs."""
@@ -304,9 +311,10 @@ def _judge(
             compare(f"{name} after {epochs} epochs", then, before, after, GROWTH_MAX)
         # the first start finds class data and libraries in no cache
         starts = [life.start_seconds for life in found[1:]]
-        some = max(1, min(STARTS_MAX, len(starts) // 2))
-        early, late = median(starts[:some]), median(starts[-some:])
-        compare("the last starts", "the seconds of early ones", early, late, GROWTH_MAX)
+        some = min(STARTS_MAX, len(starts) // 2)
+        if some:
+            early, late = median(starts[:some]), median(starts[-some:])
+            compare("the last starts", "the seconds of early ones", early, late, GROWTH_MAX)
         for place, unit in enumerate(("files", "bytes")):
             before, after = (
                 sum(size[place] for size in life.store.values()) for life in (first, last)

@@ -6,9 +6,9 @@
 
 A segfault, a kill for lack of memory, or a loop that holds the interpreter's lock cannot be handled
 in the process that has it. The command forks before it has loaded anything that starts threads, so
-the fork is sound and costs milliseconds. What the user's code has forked ends with the child. The
-child notes what it works on in memory that it shares
-with the parent (`watchdog`), and has the interpreter write the line at which it dies
+the fork is sound and costs milliseconds. Processes that the user's code has started end with the
+child; a command has no other children then. The child notes what it works on in memory that it
+shares with the parent (`watchdog`), and has the interpreter write the line at which it dies
 (`faulthandler`). Called by the commands `check`, `test` and `run`; `guard` notes what it guards.
 """
 
@@ -34,6 +34,9 @@ from rekindle_spark.user_code import code_locations, watchdog
 from rekindle_spark.user_code.watchdog import Noted, Watchdog
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of prctl.h
+# Whoever cleans up behind a process, as multiprocessing's tracker of shared memory, ends by itself
+# soon after it; nobody waits longer for a process that cannot be ended.
+ORPHANS_SECONDS, UNENDED_SECONDS, ORPHANS_POLL_SECONDS = 0.5, 2.0, 0.01
 LOOK_SECONDS = 0.05
 # How long a child has to write its line, and to end after Ctrl-C.
 LINE_SECONDS, INTERRUPTED_SECONDS = 0.5, 1.0
@@ -166,18 +169,20 @@ def _children() -> set[int]:
 
 
 def _end_all_but(kept: Set[int]) -> None:
-    """End children that came since then, and what they leave behind."""
+    """End children that came since then, and what they leave behind: they may clean up first. One
+    that does not end is left."""
+    began = time.monotonic()
     while orphans := _children() - kept:
+        elapsed_seconds = time.monotonic() - began
+        if elapsed_seconds > UNENDED_SECONDS:
+            return
         for orphan in orphans:
-            try:
-                os.kill(orphan, signal.SIGKILL)
-            except PermissionError:  # it has become another user's
-                kept |= {orphan}
-                continue
-            except ProcessLookupError:
-                pass
+            with suppress(ProcessLookupError, PermissionError):  # it may be another user's by now
+                if elapsed_seconds > ORPHANS_SECONDS:
+                    os.kill(orphan, signal.SIGKILL)
             with suppress(ChildProcessError):
-                os.waitpid(orphan, 0)
+                os.waitpid(orphan, os.WNOHANG)
+        time.sleep(ORPHANS_POLL_SECONDS)
 
 
 def _has_ended(poll: select.poll) -> bool:

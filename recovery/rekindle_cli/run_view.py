@@ -201,6 +201,8 @@ class RunView(_StoppedQueries):
     _quiet_said: bool = False
     # of the newest event: its moment by the driver's clock, and when it was taken in
     _told_at: tuple[float, float] = (0.0, 0.0)
+    # when the newest cut was told of, by the driver's clock
+    _cut_told_at: float = 0.0
     # sentences that are not on the terminal yet
     _waiting: deque[str] = field(default_factory=deque)
     _live: Live | None = None
@@ -357,6 +359,7 @@ class RunView(_StoppedQueries):
     def _on_cut(self, record: Mapping[str, Any]) -> None:
         self._cuts[record["epoch"]] = record["cut_at"]
         self._rates.append((record["cut_at"], record["rows"]))
+        self._cut_told_at = record.get("at", 0.0)
         self.rows += record["rows"]
         self._note_quiet(record["rows"], record["cut_at"])
         for epoch in [one for one in self._cuts if one < record["epoch"] - 10_000]:
@@ -414,12 +417,12 @@ class RunView(_StoppedQueries):
         return at + time.monotonic() - taken_in
 
     def _rate(self) -> float:
-        """Rows a second over the newest epochs, and less once the next one does not come."""
+        """Rows a second over the newest epochs, and less once the next one is late."""
         if len(self._rates) < 2:
             return 0.0
         (first, _), *rest = self._rates
-        newest, usual = rest[-1][0], (rest[-1][0] - first) / len(rest)
-        seconds = max(newest, self._now - usual) - first
+        seconds = rest[-1][0] - first
+        seconds += max(0.0, self._now - self._cut_told_at - seconds / len(rest))
         return sum(rows for _, rows in rest) / seconds if seconds > 0 else 0.0
 
     def _lag_seconds(self, query: str) -> float | None:

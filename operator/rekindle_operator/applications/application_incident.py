@@ -75,8 +75,8 @@ QUIET_SECONDS: Final = 120.0
 # An application of which no new pod has come for so long keeps no place from others, and its next
 # pods wait for none: nobody may make them any more, or somebody refuses pods that have our gate.
 SILENT_SECONDS_MAX: Final = 600.0
-# New pods of an application that lacks some are expected within so long: Spark looks at its
-# executors each 30 s, and makes new ones then.
+# New pods of an application that has lost some are expected within so long: Spark looks at its
+# executors each 30 s, and makes new ones then. An operator that restarts drivers may take longer.
 COMING_SECONDS_MAX: Final = 60.0
 # No pod waits longer at our gate, whatever the plan says; and of the time within which its operator
 # wants it to start no more than this share, for it has to find a node then, and get its image.
@@ -144,6 +144,15 @@ class ApplicationLook:
         return self.is_calm or (at_rest and self.running >= self.need.minimum_executors)
 
     @property
+    def lacks_pods(self) -> bool:
+        """Whether there are fewer pods than its minimum, those that wait or look for a node
+        included. Those of a lost node are deleted before Spark makes others."""
+        made = (*self.waiting, *self.pending)
+        has_driver = self.driver_runs or any(pod.role == "driver" for pod in made)
+        executors = self.running + sum(pod.role == "executor" for pod in made)
+        return not has_driver or executors < self.need.minimum_executors
+
+    @property
     def is_silent(self) -> bool:
         """Whether it lacks pods, and no new ones have come."""
         return not (self.is_calm or self.leaving or self.waiting or self.pending)
@@ -175,7 +184,7 @@ class ApplicationLook:
 class OpenStory:
     """The Recovery of an application while it lasts. `displaced` is in its status once that is
     written, and no executor is deleted before; `leaving` are then the UIDs of those that go.
-    `calm_since` and `silent_since` are of `time.monotonic`."""
+    `calm_since`, `silent_since` and `lacking_since` are of `time.monotonic`."""
 
     policy: str
     spec: RecoverySpec
@@ -184,6 +193,7 @@ class OpenStory:
     leaving: frozenset[str] | None = None
     calm_since: float | None = None
     silent_since: float | None = None
+    lacking_since: float | None = None
     nodes_asked: int = 0
 
     @property
@@ -215,8 +225,10 @@ class OpenStory:
         return not (self.is_given_up(now) or self.has_pods_back)
 
     def is_coming(self, now: float) -> bool:
-        """Whether it lacks pods that somebody is about to make."""
-        return self.silent_since is not None and now - self.silent_since < COMING_SECONDS_MAX
+        """Whether it has lost pods and somebody is about to make others."""
+        if self.lacking_since is None or self.has_pods_back or not self.has_losses:
+            return False
+        return now - self.lacking_since < COMING_SECONDS_MAX
 
     def is_given_up(self, now: float) -> bool:
         """Whether no new pod has come for too long."""
@@ -635,8 +647,6 @@ def for_autoscalers(
         look for place, look in looks.items() if look.waiting or look.pending or place in coming
     )
     for first in ordered(there):
-        if not (first.waiting or first.pending):
-            return frozenset()
         name = first.application.place.application
         group = upstream(name, demands)
         pending = (pod for other in group for pod in by_name[other].awaited)
@@ -648,6 +658,8 @@ def for_autoscalers(
             found = {pod.uid for pod in first.waiting[:1]}
         if found:
             return frozenset(found)
+        if not (first.waiting or first.pending):
+            return frozenset()
     return frozenset()
 
 

@@ -369,6 +369,10 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> "_Turn":
+        moment = time.monotonic()
+        for place, story in open_.items():
+            lacks = looks[place].lacks_pods
+            story.lacking_since = (story.lacking_since or moment) if lacks else None
         nodes = self._room.free(looks, self._notices)
         why = self._held_by(policy, held, looks, open_)
         made, late, now = None, None, time.time()
@@ -405,7 +409,6 @@ class ApplicationRecovery:
             makes = any(item.provider != PENDING_PODS for item in held.providers)
             seen = frozenset[str]()
             if not makes:
-                moment = time.monotonic()
                 coming = {place for place, story in open_.items() if story.is_coming(moment)}
                 seen = application_incident.for_autoscalers(made, looks, coming)
             admitted = made.admitted | seen
@@ -498,10 +501,14 @@ class ApplicationRecovery:
         otherwise than before."""
         solver = PlanSolver(time.monotonic, held.policy.solver, held.policy.solver_budget_seconds)
         moment = time.monotonic()
-        given_up = {place for place, story in open_.items() if story.is_given_up(moment)}
+        affected = {
+            place
+            for place, story in open_.items()
+            if not story.is_given_up(moment)
+            and (not looks[place].is_calm or story.is_coming(moment))
+        }
         demands = tuple(
-            look.demand(affected=place in open_ and not look.is_calm and place not in given_up)
-            for place, look in sorted(looks.items())
+            look.demand(affected=place in affected) for place, look in sorted(looks.items())
         )
         first = displacement_runner.comes_first(open_)
         before = None

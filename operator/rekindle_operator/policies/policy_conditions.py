@@ -213,7 +213,8 @@ def class_not_allowed(policy: RecoveryPolicy) -> ConditionFinding:
 
 def unreadable(error: InputError) -> ConditionFinding:
     """A policy or class that the API server has let in and that means nothing."""
-    return ConditionFinding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, str(error))
+    text = " ".join(map(str, error.each))
+    return ConditionFinding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, text)
 
 
 def class_accepted(policies: int, spec: ClassSpec) -> ConditionFinding:

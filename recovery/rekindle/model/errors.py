@@ -2,7 +2,7 @@
 
     RekindleError
     ├── InputError   bad input or wrong usage: exit code 2, nothing was started or lost
-    │   └── InputErrors  several of them in one file
+    │   └── InputErrorGroup  several of them in one file
     └── RunError     the run failed or a check found a wrong row: exit code 1
         ├── StepError    a step of the pipeline raised, or returned what it did not declare
         │   └── ColumnError  a column has what cannot be taken on; its step is not known yet
@@ -13,8 +13,8 @@
         ├── SinkAwayError    a sink cannot be reached now; it is tried again
         └── TimeLimitError   something took too long; the machine may only be busy
 
-Every error prints as one sentence, `where: what; remedy`, which no terminal obeys: it may have
-names and texts of users in it. Assertions stay for bugs of our own.
+Every error prints as one sentence, `where: what; remedy`, a group of them as one on each line. No
+terminal obeys it: it may have names and texts of users in it. Assertions stay for bugs of our own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,14 +53,16 @@ class InputError(RekindleError):
         return (self,)
 
 
-class InputErrors(InputError):
-    """Several errors of one file, a sentence on a line each. Its place is that of the first."""
+class InputErrorGroup(InputError):
+    """Several errors of one file. Place, fault and remedy are those of the first."""
 
     def __init__(self, errors: Sequence[InputError]) -> None:
-        first, *more = errors
-        remedy = "\n".join([first.remedy, *map(str, more)])
-        super().__init__(where=first.where, what=first.what, remedy=remedy)
+        first = errors[0]
+        super().__init__(where=first.where, what=first.what, remedy=first.remedy)
         self._errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._errors))
 
     @property
     def each(self) -> tuple[InputError, ...]:
@@ -118,7 +120,7 @@ def refuse(where: str, what: str, remedy: str) -> NoReturn:
 
 
 @contextmanager
-def noted(found: list[InputError]) -> Iterator[None]:
+def collecting(found: list[InputError]) -> Iterator[None]:
     """Go on behind an InputError, which is added to those that were found."""
     try:
         yield
@@ -129,7 +131,7 @@ def noted(found: list[InputError]) -> Iterator[None]:
 def refuse_any(found: Sequence[InputError]) -> None:
     """Raise the errors that were found, if any: one by itself, several together."""
     if found:
-        raise found[0] if len(found) == 1 else InputErrors(found)
+        raise found[0] if len(found) == 1 else InputErrorGroup(found)
 
 
 def printable(text: str) -> str:

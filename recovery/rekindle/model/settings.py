@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from rekindle.model.errors import InputError, first_line, noted, refuse, refuse_any
+from rekindle.model.errors import InputError, collecting, first_line, refuse, refuse_any
 
 VERSION = 1
 INCREMENTAL, BLOCKING = "incremental", "blocking"
@@ -32,7 +32,8 @@ DAY_SECONDS = 86_400.0
 # A job that does nothing is given up later than an executor that says nothing, and than a function
 # that takes too long.
 IDLE_SECONDS, FUNCTION_MARGIN_SECONDS = 60.0, 15.0
-# An epoch takes at least so long where shorter ones would outrun what catches up with them.
+# Epochs are at least so long apart where shorter ones outrun the partitions that catch up. So one
+# may have the input of so long.
 OUTRUNNING_SECONDS = 1.0
 # Of a number that is written out in a message.
 DIGITS_MAX = 18
@@ -176,12 +177,12 @@ class RuntimeSettings:
 
     @property
     def outrunning_epoch_seconds(self) -> float:
-        """The same where more epochs come than are caught up by."""
+        """Target length of an epoch while more epochs come than partitions catch up by."""
         return max(self.recovery_epoch_seconds, OUTRUNNING_SECONDS)
 
     @property
     def epoch_seconds_max(self) -> float:
-        """An epoch takes in what comes in so many seconds, at most."""
+        """One epoch has the input that comes in so many seconds, at most."""
         return max(self.epoch_seconds * self.epoch_stretch_max, OUTRUNNING_SECONDS)
 
     @property
@@ -261,14 +262,14 @@ def parse(content: bytes, where: str) -> Settings:
 
 def from_record(record: object, where: str) -> Settings:
     """Settings from what YAML or JSON made of them; raises InputError as `load` does, of all
-    settings that are wrong."""
+    settings that are not known or have a wrong value."""
     sections = _mapping(record, where)
     version = sections.get("version", VERSION)
     if isinstance(version, bool) or version != VERSION:
         refuse(f"{where}: version", f"is {_shown(version)}", f"use version {VERSION}")
     found: list[InputError] = []
     for key in sections:
-        with noted(found):
+        with collecting(found):
             _check_known(key, ("version", "policy", "runtime"), f"{where}: ")
     policy = Policy(**_section(Policy, sections.get("policy"), where, "policy", found))
     runtime = RuntimeSettings(
@@ -290,11 +291,11 @@ def _section(
     values: dict[str, Any] = {}
     if record is None:
         return values
-    with noted(found):
+    with collecting(found):
         given = _mapping(record, f"{where}: {name}")
         kinds = {item.name: item.metadata["kind"] for item in fields(section)}
         for key, value in given.items():
-            with noted(found):
+            with collecting(found):
                 _check_known(key, kinds, f"{where}: {name}.")
                 values[key] = kinds[key].read(value, f"{where}: {name}.{key}")
     return values

@@ -251,11 +251,11 @@ class EpochLoop:
             )
         return self.waits
 
-    @property
-    def _interval_seconds(self) -> float:
+    def _next_interval_seconds(self) -> float:
         """How long after this cut the next one is due. Once more epochs have come than some
-        executor catches up by, they are longer until nothing there is behind: what a partition
-        takes for an epoch depends little on its length."""
+        executor catches up by, they are longer until nothing is behind: the time that a partition
+        takes for an epoch depends little on its length. A source that is away ends that as well:
+        nobody knows for how long it will be."""
         application, progress = self.application, self.application.progress
         runtime = application.settings.runtime
         if progress.complete:
@@ -263,7 +263,7 @@ class EpochLoop:
             return runtime.epoch_seconds
         with application.lock:
             has_been = self.is_outrunning or bool(application.outrun)
-            self.is_outrunning = has_been and bool(progress.catching_up)
+            self.is_outrunning = has_been and bool(progress.catching_up) and not application.held
         if self.is_outrunning:
             return runtime.outrunning_epoch_seconds
         return runtime.recovery_epoch_seconds
@@ -272,7 +272,7 @@ class EpochLoop:
         """Log the next epoch's input, unless the input has ended."""
         application, now = self.application, driver_clock.now()
         complete = application.progress.complete
-        self.next_cut_at = now + self._interval_seconds
+        self.next_cut_at = now + self._next_interval_seconds()
         if self.final is not None:
             return
         final = complete and self.finish_requested()

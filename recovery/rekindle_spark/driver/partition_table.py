@@ -373,10 +373,11 @@ class PartitionTable:
     def checkpointed(self, points: RestorePoints) -> list[int]:
         """A checkpoint has become global; returns shuffles that nobody needs any more.
 
-        What a source has given without a branch is of no use to who reads the branch.
+        What a source has given without a branch is of no use to who reads the branch. Sources run
+        epochs again behind their own restore point, for readers that go on from an older one.
         """
         self.restore_points, oldest = points, points.oldest
-        for key in [key for key in self.choices if key[1] <= points.epoch(key[0])]:
+        for key in [key for key in self.choices if key[1] <= oldest]:
             del self.choices[key]
         for partition, branches in self.left_out.items():
             if all(one.epoch <= points.epoch(partition) + 1 for one in branches.values()):

@@ -63,8 +63,9 @@ def read_back(program: Program, history: StoreHistory, points: RestorePoints) ->
 def _finished(
     program: Program, history: StoreHistory, points: RestorePoints
 ) -> Iterator[tuple[int, int, str, str]]:
-    """What is finished and will be run again: partition, epoch, and each step with dead letters and
-    the output of these."""
+    """What is finished and may be run again: partition, epoch, and each step with dead letters and
+    the output of these. A source has no state to restore, so the checkpoint is its restore point;
+    for readers that go on from an older one it runs epochs again from there."""
     for name in history.fold.finished.keys() & program.numbers.keys():
         number = program.numbers[name]
         chain = program.owner[number]
@@ -75,7 +76,7 @@ def _finished(
                 for step in _steps(one):
                     output = _output(step, number - chain.first)
                     end = reached.parts.get(output, reached.last)
-                    for epoch in reached.counted(points.epoch(part), end):
+                    for epoch in reached.counted(points.oldest, end):
                         yield part, epoch, step, output
 
 

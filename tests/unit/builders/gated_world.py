@@ -154,6 +154,13 @@ class World:
         if node in self.notices and recorded.until < self.notices[node].until:
             self.notices[node] = recorded
 
+    def forget_executors(self, *names: str) -> None:
+        """The lost executors of these applications are gone, and Spark has yet to make others."""
+        for name in names:
+            before = executor(name, 1)["metadata"]
+            self.known.registry.forget_pod(before["uid"])
+            self.pods.pop(before["name"], None)
+
     def replaced(self, name: str, *gates: str) -> None:
         """The lost executor is gone, and Spark has made another one, which waits."""
         self.remade(name, *gates, GATE)
@@ -165,9 +172,9 @@ class World:
 
     def remade(self, name: str, *gates: str, number: int = 2) -> None:
         """The executor before is gone, and Spark has made another one, with these gates."""
-        before = executor(name, number - 1)
-        self.known.registry.forget_pod(before["metadata"]["uid"])
-        self.pods.pop(before["metadata"]["name"], None)
+        before = executor(name, number - 1)["metadata"]
+        self.known.registry.forget_pod(before["uid"])
+        self.pods.pop(before["name"], None)
         made = executor(name, number, node="", phase="Pending")
         made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
         self.see(made)

@@ -138,15 +138,22 @@ def test_what_a_file_has_forked_ends_with_the_check(tmp_path: Path, end: str) ->
     noted = tmp_path / "child"
     head = f"""
 import subprocess
-child = subprocess.Popen(
-    [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+sleeps = "import time; time.sleep(600)"
+starts = "import subprocess as s, sys; print(s.Popen(sys.argv[1:], stdout=s.DEVNULL).pid)"
+child = subprocess.Popen([sys.executable, "-c", sleeps], start_new_session=True)
+daemon = subprocess.run(
+    [sys.executable, "-c", starts, sys.executable, "-c", sleeps],
+    start_new_session=True,
+    stdout=subprocess.PIPE,
 )
-open({str(noted)!r}, "w").write(str(child.pid))
+open({str(noted)!r}, "w").write(f"{{child.pid}} {{daemon.stdout.decode()}}")
 {end}
 """
     code = command_line.run(command_line.application, ("check", written(tmp_path, head=head)))
     assert code == (0 if end == "pass" else 2)
-    assert not Path(f"/proc/{noted.read_text()}").exists()
+    pids = noted.read_text().split()
+    assert len(pids) == 2
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def test_children_from_before_a_check_live_on(tmp_path: Path) -> None:

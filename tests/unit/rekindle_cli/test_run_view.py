@@ -116,9 +116,9 @@ def test_the_rate_is_of_rows_between_the_cuts() -> None:
     seen, _ = view()
     for epoch in range(11):
         at = 100.0 + epoch / 2
-        seen.show({"kind": "cut", "at": at, "epoch": epoch, "rows": 500, "cut_at": at})
-    assert "1,000 rows/s" in seen._line()
-    seen._told_at = (110.5, time.monotonic())  # 5 s after the next cut was due
+        seen.show({"kind": "cut", "at": at + 60, "epoch": epoch, "rows": 500, "cut_at": at})
+    assert "1,000 rows/s" in seen._line(), "it is a minute behind and goes on"
+    seen._told_at = (170.5, time.monotonic())  # 5 s after the next cut was due
     assert "500 rows/s" in seen._line()
     assert seen.summary() == [
         "5,500 rows were read; 0 nodes were lost.",

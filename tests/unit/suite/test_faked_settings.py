@@ -12,10 +12,13 @@ import pytest
 
 TESTS = Path(__file__).parents[2]
 SETTINGS = {"settings", "runtime", "policy"}
+STAND_INS = ("SimpleNamespace", "Mock", "MagicMock")
 
 
 def stand_ins(text: str) -> Iterator[int]:
     """The lines on which something called settings is a `SimpleNamespace`."""
+    if not any(name in text for name in STAND_INS):
+        return
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.keyword(arg=str(name), value=value):
@@ -26,8 +29,9 @@ def stand_ins(text: str) -> Iterator[int]:
                 names = {ast.unparse(target).split(".")[-1]}
             case _:
                 continue
-        made = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-        if names & SETTINGS and made.split(".")[-1] in ("SimpleNamespace", "Mock", "MagicMock"):
+        if not names & SETTINGS or not isinstance(value, ast.Call):
+            continue
+        if ast.unparse(value.func).split(".")[-1] in STAND_INS:
             yield value.lineno
 
 

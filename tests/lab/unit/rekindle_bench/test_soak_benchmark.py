@@ -93,23 +93,20 @@ def test_early_and_late_samples_are_of_three_tenths_of_a_life() -> None:
     assert epochs_of(life.early()) == (1_300, 1_850, 12)
 
 
+def test_no_sample_is_early_and_late() -> None:
+    life = Life(0, 500, settled=250, samples=[{"epoch": epoch} for epoch in range(0, 501, 25)])
+    assert epochs_of(life.early()) == (250, 375, 6)
+    assert epochs_of(life.late()) == (375, 500, 6)
+
+
 def test_early_and_late_samples_of_a_short_life_are_of_two_hundred_epochs() -> None:
     life = Life(0, 500, samples=[{"epoch": epoch} for epoch in range(0, 501, 50)])
     assert epochs_of(life.early()) == (100, 300, 5)
     assert epochs_of(life.late()) == (300, 500, 5)
 
 
-@pytest.mark.parametrize(
-    ("starts", "ratio"),
-    [
-        ([17, 20, 19, 21, 20, 20, 60], 1.0),
-        ([17, 20, 20, 20, 20, 30, 30], 1.5),
-        ([9, 10, 11, 20], 2.0),
-    ],
-)
-def test_one_slow_start_among_the_last_ones_is_no_growth(
-    tmp_path: Path, starts: list[float], ratio: float
-) -> None:
+def starts_judged(starts: list[float], tmp_path: Path) -> dict[str, float]:
+    """The ratios of a soak whose drivers took so many seconds to start, all else being flat."""
     found = soak_benchmark.lives(500 * len(starts))
     for life, seconds in zip(found, starts, strict=True):
         life.start_seconds, life.store = seconds, {"commits": [1, 1]}
@@ -118,8 +115,24 @@ def test_one_slow_start_among_the_last_ones_is_no_growth(
             for epoch in range(life.begin, life.end + 1, 50)
         ]
     soak_benchmark._judge(found, {"expected": 1, **RIGHT}, found[-1].end, tmp_path)
-    told = json.loads((tmp_path / "soak.json").read_text())
-    assert told["ratios"]["the last starts"] == ratio
+    ratios: dict[str, float] = json.loads((tmp_path / "soak.json").read_text())["ratios"]
+    return ratios
+
+
+def test_one_slow_start_of_ten_is_no_growth(tmp_path: Path) -> None:
+    ratios = starts_judged([17, 20, 19, 21, 20, 20, 20, 20, 19, 60], tmp_path)
+    assert ratios["the last starts"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "starts", [[17, 20, 20, 20, 20, 20, 20, 40, 40, 40], [17, 20, 30, 40], [17, 20, 40]]
+)
+def test_later_starts_that_are_slower_are_growth(tmp_path: Path, starts: list[float]) -> None:
+    assert starts_judged(starts, tmp_path)["the last starts"] == 2.0
+
+
+def test_a_single_start_is_compared_with_none(tmp_path: Path) -> None:
+    assert "the last starts" not in starts_judged([17, 20], tmp_path)
 
 
 def test_the_memory_of_a_drivers_python_is_judged() -> None:

@@ -247,6 +247,7 @@ def test_all_settings_that_are_wrong_are_refused_together() -> None:
         "s.yaml: runtime.epoch_seconds",
         "s.yaml: runtime.clases",
     ]
+    assert raised.value.remedy == raised.value.each[0].remedy
     lines = str(raised.value).splitlines()
     assert lines == [str(error) for error in raised.value.each]
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

@@ -559,10 +559,17 @@ def test_a_less_important_pod_that_finds_no_node_keeps_no_other_from_an_autoscal
     assert world.gates("high") == []
 
 
-def test_pods_that_spark_is_about_to_make_keep_their_turn_before_an_autoscaler_sees_others(
-    broken: Callable[..., World],
+@pytest.mark.parametrize("provisioning", [(), (KARPENTER,)], ids=["autoscaler", "provider"])
+@pytest.mark.parametrize("deleted", [(), ("low", "high")], ids=["standing", "deleted"])
+def test_pods_that_spark_is_about_to_make_keep_their_turn(
+    made: Callable[..., World], provisioning: tuple[Any, ...], deleted: tuple[str, ...]
 ) -> None:
-    world = broken("low", provisioning=())
+    world = made(provisioning=provisioning)
+    world.lose("a", "b")
+    world.turn()
+    world.forget_executors(*deleted)
+    world.turn()
+    world.replaced("low")
     tell(world.known.registry, objects.node("c", "2"))
     for _ in range(3):
         world.turn(10.0)
@@ -571,6 +578,37 @@ def test_pods_that_spark_is_about_to_make_keep_their_turn_before_an_autoscaler_s
     world.turn()
     assert (world.gates("low"), world.gates("high")) == ([GATE], [])
     world.run("high", "c")
+    world.turn()
+    if provisioning:
+        tell(world.known.registry, objects.node("d", "2"))
+        world.turn()
+    assert world.gates("low") == []
+
+
+def test_a_place_is_kept_for_a_minute_for_pods_that_nobody_makes(
+    made: Callable[..., World],
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    world.lose("a", "b")
+    world.turn()
+    world.forget_executors("low", "high")
+    world.replaced("low")
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+    assert world.gates("low") == [GATE]
+    world.turn(application_incident.COMING_SECONDS_MAX)
+    assert world.gates("low") == []
+
+
+def test_an_autoscaler_sees_what_a_more_important_application_needs_that_has_yet_to_come(
+    made: Callable[..., World],
+) -> None:
+    world = made(
+        provisioning=(), applications=[{"name": "high", "dependsOn": ["low"]}, {"name": "low"}]
+    )
+    world.lose("a", "b")
+    world.turn()
+    world.replaced("low")
     world.turn()
     assert world.gates("low") == []
 

@@ -163,6 +163,7 @@ class Loop:
             settings=Settings(),
             progress=SimpleNamespace(complete=complete, live={1}, catching_up=set()),
             outrun=set(),
+            held={},
             arrivals=start(hundred, limit=60),
             polls=None,
             store=SimpleNamespace(generation=1, log_offsets=lambda _, record: record),

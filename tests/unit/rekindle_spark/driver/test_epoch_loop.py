@@ -42,6 +42,7 @@ def cut(
         settings=Settings(runtime=runtime),
         progress=SimpleNamespace(complete=complete, live={1}, catching_up={2}),
         outrun=set(),
+        held={},
         arrivals=SimpleNamespace(
             cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda *_: first
         ),
@@ -72,6 +73,7 @@ def test_where_epochs_outrun_what_catches_up_they_are_longer_until_nothing_does(
     loop = cut(complete=False, recovery_epoch_stretch=1.5)
     application = loop.application
     assert loop.next_cut_at - NOW == 0.75
+    application.held = {}
     for outrun, catching_up, seconds in (
         ({"a"}, {2}, 1.0),
         (set(), {2}, 1.0),
@@ -82,6 +84,9 @@ def test_where_epochs_outrun_what_catches_up_they_are_longer_until_nothing_does(
         application.outrun, application.progress.catching_up = outrun, catching_up
         loop._cut()
         assert loop.next_cut_at - NOW == seconds
+    application.held = {1: "a source that is away"}
+    loop._cut()
+    assert loop.next_cut_at - NOW == 0.75, "nobody knows for how long"
     application.progress.complete = True
     loop._cut()
     assert loop.next_cut_at - NOW == 0.5

@@ -218,6 +218,22 @@ def test_what_no_repeat_can_be_of_is_forgotten() -> None:
     assert list(dead_letters.read_back(made, history, RestorePoints(3))) == [(1, 4)]
 
 
+def test_choices_of_a_source_are_known_as_long_as_a_reader_goes_on_from_an_older_checkpoint() -> (
+    None
+):
+    made = mapped(Away(23))
+    progress = PartitionTable(made)
+    said = dead_letters.take_in(progress, {}, 1, epochs_of(read(made), 3, 4, 5, 6))
+    points = RestorePoints(6, {0: 4})
+    progress.checkpointed(points)
+    assert list(progress.choices) == [(1, 5), (1, 6)]
+    found = dead_letters.read_back(
+        made, history_of(record(made, first=3, last=6, choices=said)), points
+    )
+    assert found == progress.choices
+    assert found[1, 5]["checked"].left == (3, 4)
+
+
 def test_of_letters_of_earlier_versions_it_is_not_known_which_rows_they_were() -> None:
     made = mapped(Away())
     older = record(made, first=3, last=4, choices=[["checked.dead-letters/1", 3, [1, 2], []]])
