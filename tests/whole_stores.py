@@ -4,6 +4,7 @@ For tests of what looks at a whole store. Segments are of `segments.LENGTH` reco
 make fewer.
 """
 
+import gzip
 import itertools
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from output_stores import Writer, rows
 
+from rekindle.model import record_format
 from rekindle_spark.output.output_compaction import Compaction
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_spark.store.segment_writer import SegmentWriter
-from rekindle_store import checkpoint_records, checksummed_file
+from rekindle_store import checkpoint_records, checksummed_file, commit_segments, store_files
 
 OUTPUTS = ("hourly", "busiest")
 CUT = {"cut_at": 1.0, "watermark": 3, "rows_per_second": 1.0, "final": False}
@@ -47,10 +49,10 @@ class Driver(Writer):
             )
             self.newest = epoch
 
-    def checkpoint(self, *, behind: int = 0) -> None:
-        """Complete one of the newest epoch; of `counts/0` with the state after epoch `behind` and
-        its input since."""
-        epoch = self.newest
+    def checkpoint(self, epoch: int = 0, *, behind: int = 0) -> None:
+        """Complete one of an epoch, or of the newest; of `counts/0` with the state after epoch
+        `behind` and its input since."""
+        epoch = epoch or self.newest
         self.store.begin_checkpoint(epoch)
         content: dict[str, Any] = {"program": "abc", "at": 1.0, "published": None}
         content["bytes"] = {"rows/0": 5, **({} if behind else {"counts/0": 5})}
@@ -68,9 +70,9 @@ class Driver(Writer):
         data = checksummed_file.seal(1, {"watermark": epoch, "sizes": [len(body)]}, body)
         self.store.files.put({checkpoint_records.file_name(epoch, name, kind): data})
 
-    def seal_segments(self) -> None:
-        """Put what the newest checkpoint covers into segments."""
-        sealing = SegmentWriter(self.store.files, lambda: self.store.covered)
+    def seal_segments(self, covered: int = 0) -> None:
+        """Put what all checkpoints cover into segments, or up to a commit."""
+        sealing = SegmentWriter(self.store.files, lambda: covered or self.store.covered)
         while sealing.advance():
             pass
 
@@ -89,6 +91,25 @@ class Driver(Writer):
             pass
 
 
+def seal_as_before(place: Path, number: int) -> list[bytes]:
+    """Make the segment that has a record as the version before did, with digests of everything;
+    its lines."""
+    files = store_files.at(place)
+    segment = commit_segments.read(files, number)
+    assert segment is not None
+    lines = [record_format.encode("commit", _with_digests(one)) for _, one in segment.records()]
+    (place / commit_segments.name_of(number)).write_bytes(gzip.compress(b"".join(lines), mtime=0))
+    return lines
+
+
+def _with_digests(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **record,
+        "finished": {name: [a, b, ["d"]] for name, (a, b, _) in record["finished"].items()},
+        "outputs": [[*output, "e"] for *output, _ in record["outputs"]],
+    }
+
+
 def rows_of(epoch: int) -> pa.Table:
     """The rows of an epoch of any query."""
     return rows(*range(epoch, epoch + 3))
@@ -98,9 +119,9 @@ def whole(place: Path | str) -> Driver:
     """A store of two drivers, with two segments of four records, and a partition that is behind."""
     Driver(place).run(1, 2, 3)
     driver = Driver(place)
-    driver.run(*range(4, 8))
-    driver.checkpoint()
-    driver.run(*range(8, 11))
+    driver.run(*range(4, 9))
+    driver.checkpoint(7)  # of an epoch behind which others have been committed meanwhile
+    driver.run(9, 10)
     driver.checkpoint(behind=7)
     driver.seal_segments()
     driver.run(11, 12)

@@ -86,17 +86,17 @@ def write_store(place: Path, commits: int) -> None:
     store = CheckpointStore(place)
     store.open(1.0)
     covered = commits - BEHIND
-    lines: list[bytes] = []
+    records: list[dict[str, Any]] = []
     for number, content in _records(1, covered):
         record = {"generation": 1, **content}
-        lines.append(record_format.encode("commit", record))
+        records.append(record)
         store.fold.take_in(number, record)
-        if len(lines) == commit_segments.LENGTH and number < covered:
-            store.files.create(commit_segments.name_of(number), commit_segments.pack(lines))
+        if len(records) == commit_segments.LENGTH and number < covered:
+            store.files.create(commit_segments.name_of(number), commit_segments.pack(records))
             store.fold.forget({"epoch": number})
-            lines.clear()
-    for number, line in enumerate(lines, covered - len(lines) + 1):
-        store.files.create(f"commits/{number}.json", line)
+            records.clear()
+    for number, record in enumerate(records, covered - len(records) + 1):
+        store.files.create(f"commits/{number}.json", record_format.encode("commit", record))
     _write_checkpoint(store, covered)
     for number, content in _records(covered + 1, commits):
         store.log_offsets(number, _cut(number))

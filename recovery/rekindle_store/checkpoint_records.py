@@ -74,6 +74,12 @@ def first_input(record: Mapping[str, Any]) -> int:
     return max(1, begin if begin == record["epoch"] else begin + 1)
 
 
+def covered(record: Mapping[str, Any]) -> int:
+    """The last commit record that a start from the checkpoint does not read: its fold has what
+    these say. 0 where an older version has written it."""
+    return int(record.get("fold", {}).get("commits", 0))
+
+
 def files(record: Mapping[str, Any]) -> Iterator[str]:
     """The files that a checkpoint's record needs, by name in the store."""
     for name in record["bytes"]:

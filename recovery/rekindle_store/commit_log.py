@@ -42,9 +42,10 @@ def commits(
     Whoever has `followed` the log up to there asks for one file where there is no news. It misses a
     record that has been put into a segment since, so now and then it has to ask without.
 
-    Raises DamagedError, RunError for a record of another version, and OSError while the store is
-    away. Where the next record is missing, and as many behind it as are read together, it ends:
-    compare the last number with `newest` to be sure of the end.
+    A record that is in a segment has no digests (`commit_segments.kept`). Raises DamagedError,
+    RunError for a record of another version, and OSError while the store is away. Where the next
+    record is missing, and as many behind it as are read together, it ends: compare the last number
+    with `newest` to be sure of the end.
     """
     number = after + 1
     with ThreadPoolExecutor(READERS_MAX) as pool:
@@ -54,9 +55,9 @@ def commits(
                 return
             # A record loses its own file once its segment is there: so in this order. And where
             # there is a segment, it counts.
-            lines = commit_segments.read(files, number)
-            if lines is not None:
-                found = commit_segments.decoded(files, number, lines)
+            segment = commit_segments.read(files, number)
+            if segment is not None:
+                found = segment.records(number)
             elif data is not None:
                 yield number, _decoded(files, "commits", "commit", number, data)
                 found = _own_files(files, number + 1, pool)
@@ -96,6 +97,20 @@ def newest(files: Files) -> int:
     """The number of the newest commit record, 0 where there is none. Lists the folder, so it is not
     for each look at a log that is followed. The newest record always has a file of its own."""
     return max(_numbers(files, "commits"), default=0)
+
+
+def restore_newest(files: Files) -> str:
+    """Give the newest record a file of its own again, where it is in a segment alone; the file's
+    name, empty where nothing was to be done.
+
+    Raises DamagedError, RunError for another version's, and OSError while the store is away.
+    """
+    last = commit_segments.newest(files)
+    if last <= newest(files):
+        return ""
+    name = f"commits/{last}.json"
+    files.put({name: commit_segments.own_file(files, last)})
+    return name
 
 
 def is_seal(record: Record) -> bool:

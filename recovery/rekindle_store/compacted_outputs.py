@@ -372,13 +372,12 @@ class Places:
             index = find(self.files, first)
         found: dict[Key, Part | None] = {}
         if index is not None:
-            lines = commit_segments.read(self.files, first)
+            segment = commit_segments.read(self.files, first)
             where = f"{self.files.place}/{index.name}"
-            if lines is None:
+            if segment is None:
                 what = f"is not there, but {index.first}-{index.last}.files is for its commits"
-                segment = f"{self.files.place}/{commit_segments.name_of(first)}"
-                raise DamagedError(where=segment, what=what, remedy=REMEDY)
-            found = parts(index, first, commit_segments.decoded(self.files, first, lines), where)
+                raise commit_segments.damaged(self.files, first, what)
+            found = parts(index, first, segment.records(), where)
         self._index, self._first, self._parts = index, first, found
 
     def _missing(self, commit: int, name: str, part: Part | None) -> DamagedError:

@@ -224,7 +224,7 @@ class _Copying:
         with _reading(self.source):  # before the checkpoint is chosen
             newest = commit_log.newest(self.source)
         record, data = self._newest_checkpoint()
-        self.limit = max(newest, 0 if record is None else record.get("fold", {}).get("commits", 0))
+        self.limit = max(newest, 0 if record is None else checkpoint_records.covered(record))
         if record is not None:
             self._needed_by(record, set(checkpoint_records.files(record)))
         self._branch_files(record)
@@ -360,8 +360,8 @@ class _Copying:
     def _records(self, first: int) -> list[tuple[int, Record]]:
         """The records of a segment; none where there is none."""
         with _reading(self.source):
-            lines = commit_segments.read(self.source, first)
-            return list(commit_segments.decoded(self.source, first, lines or ()))
+            segment = commit_segments.read(self.source, first)
+            return [] if segment is None else list(segment.records())
 
     def _indices(self) -> None:
         """Copy the indices of output that was put together, each behind its data files."""
@@ -450,12 +450,11 @@ class _Copying:
             self._put(f"commits/{number}.json", found[number])
 
     def _keep_newest(self, own: list[int], first: int) -> None:
-        """Give the newest record a file of its own where that went while the log was copied."""
+        """Give the newest record a file of its own where that went while the log was copied: a
+        driver of an earlier version leaves the checkpoint that is copied meanwhile."""
         last = first + commit_segments.LENGTH - 1 if first else 0
         if first and last >= max(own, default=0):
-            lines = commit_segments.read(self.target, first)
-            assert lines is not None, "a segment that was just copied is gone"
-            self._put(f"commits/{last}.json", lines[-1])
+            self._put(f"commits/{last}.json", commit_segments.own_file(self.target, last))
 
     def _outputs(self, found: Iterable[tuple[int, Record]]) -> None:
         """Copy the output files that records name, but for those whose rows are elsewhere."""

@@ -32,6 +32,7 @@ from rekindle_store import (
     store_errors,
 )
 from rekindle_store.checkpoint_records import Record, Seal
+from rekindle_store.commit_segments import CommitSegment
 from rekindle_store.compacted_outputs import DataFile, Part, Places
 from rekindle_store.store_files import Files
 from rekindle_store.store_readers import read_ahead, reading
@@ -291,7 +292,7 @@ class _Walk:
         if last not in own and commit_log.newest(self.files) < last:
             what = "is not there, though it is the newest record of the log"
             meaning = "a start takes the log for shorter than it is, and uses old numbers again"
-            remedy = "put the last line of its segment there (docs/operations.md)"
+            remedy = "make it again from its segment (docs/operations.md)"
             self.findings.add(Damage(f"commits/{last}.json", what, meaning, remedy))
         missing: set[int] = set()
         for first in range(1, last + 1, commit_segments.LENGTH):
@@ -365,37 +366,45 @@ class _Walk:
         names = [f"commits/{number}.json" for number in wanted]
         read = dict(zip(wanted, read_ahead(names, self._read), strict=True))
         is_made = is_made or None in read.values()  # it was made meanwhile
-        lines = self._lines(numbers[0]) if is_made else None
-        is_damaged = lines == []
-        found: dict[int, Record | None] = dict.fromkeys(numbers if is_damaged else ())
+        segment = self._segment(numbers[0]) if is_made else None
+        found: dict[int, Record | None] = dict.fromkeys(numbers if segment == [] else ())
         for number, data in read.items():
             if data is not None:
                 self.findings.count("commits", len(data))
                 name = f"commits/{number}.json"
                 found[number] = self._decoded("commit", name, data, COMMIT_GONE)
-        for number, line in zip(numbers, lines or (), strict=False):
-            place = f"{commit_segments.name_of(number)}: record {number}"
-            record = self._decoded("commit", place, line, COMMIT_GONE)
+        for number, record in segment or ():
             self._compare(number, found.get(number), record)
             found[number] = record
         return dict(sorted(found.items()))
 
-    def _lines(self, number: int) -> list[bytes] | None:
-        """The lines of a segment; none, and a finding, where it is damaged, None without one."""
+    def _segment(self, number: int) -> list[tuple[int, Record | None]] | None:
+        """The records of a segment, None for damaged ones; no record, and a finding, where it is
+        damaged as a whole, and None without one."""
         name = commit_segments.name_of(number)
         try:
             self.findings.count("segments", self.files.size(name))
-            return commit_segments.read(self.files, number)
+            segment = commit_segments.read(self.files, number)
         except FileNotFoundError:
             return None
         except DamagedError as error:
             self.findings.add(Damage(name, error.what, COMMIT_GONE))
             return []
+        return None if segment is None else list(self._records(name, segment))
+
+    def _records(self, name: str, segment: CommitSegment) -> Iterator[tuple[int, Record | None]]:
+        for number, found in segment.checked():
+            if isinstance(found, DamagedError):
+                place = f"{name}: record {number}"
+                self.findings.add(Damage(place, found.what, COMMIT_GONE))
+                yield number, None
+            else:
+                yield number, found
 
     def _compare(self, number: int, own: Record | None, record: Record | None) -> None:
-        """What a record's own file says where its segment is there, which counts. A driver that was
-        replaced may have made the file later: that is harmless."""
-        if own is None or record is None or own == record:
+        """What a record's own file says where its segment is there, which counts, and may keep less
+        of it. A driver that was replaced may have made the file later: that is harmless."""
+        if own is None or record is None or record in (own, commit_segments.kept(own)):
             return
         if own["generation"] >= record["generation"]:
             what = f"is another record than the one in {commit_segments.name_of(number)}"
@@ -551,7 +560,7 @@ class _Walk:
 
     def _check_newest(self, record: Record) -> None:
         self.findings.checkpoint = record["epoch"]
-        covered = record.get("fold", {}).get("commits", 0)
+        covered = checkpoint_records.covered(record)
         newest = max(self.last, commit_log.newest(self.files))  # the log may have grown
         if covered > newest:
             what = f"covers commit {covered}, and the newest one is {newest}"

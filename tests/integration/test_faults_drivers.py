@@ -10,6 +10,8 @@ from block_files import blocks_are_read_as_they_were_written_and_their_files_go_
 from harms import all_nodes, lose, meet, start_workers
 from spark_submit import submit
 
+from rekindle_store import commit_segments
+
 Prepare = Callable[..., Application]
 SILENT_SECONDS = 5
 # Four drivers start, one after the other: the input lasts for eight minutes and more.
@@ -81,7 +83,8 @@ def one_that_was_killed_goes_on_where_its_commits_ended_but_for_a_damaged_checkp
     application.await_event("recovered", after=begin, generation=3)
     application.await_event("checkpoint", after=begin)
     after = application.commits()
-    assert after[: len(before)] == before
+    kept = commit_segments.kept  # some may have come into a segment meanwhile
+    assert list(map(kept, after[: len(before)])) == list(map(kept, before))
     assert {record["generation"] for record in after} == {1, 2, 3}
 
 

@@ -7,6 +7,9 @@
     event kill, confirmed           a failure; recovered ends it
     event checkpoint, finish        a snapshot; the end
 
+Records that are in segments have no digests: what they say was computed is left out, and so is
+not compared with what was computed later.
+
 Reads neither store nor files. Who runs an application calls `record` with what it has read, writes
 `history_file.serialize` of it beside its report, and has `history_check.check` judge it.
 """
@@ -32,6 +35,8 @@ from rekindle.model import topology as topologies
 from rekindle.model.topology import Topology
 
 NO_ROWS = "no-rows"  # the digest of an epoch in which a query partition has nothing to say
+# Of rows whose commit record is in a segment, which keeps no digests.
+NOT_KNOWN = "not-known"
 LOSSES = ("confirmed", "state-lost")
 # At one moment an input comes before what was made of it, and that before what was released.
 RANKS: Mapping[type, int] = {EpochInput: 0, Computed: 1, EpochOutput: 2}
@@ -64,9 +69,15 @@ def record(
     steps.sort(key=lambda step: (step.t, RANKS.get(type(step), 3)))
     finished = [_t(event, zero_at) for event in told if event["kind"] == "finish"]
     end = [End(max(finished[-1], steps[-1].t if steps else 0.0))] if finished else []
+    of_segments = {
+        (step.channel, step.epoch)
+        for step in steps
+        if isinstance(step, EpochOutput) and step.digest == NOT_KNOWN
+    }
     known = [
         ExpectedOutput(channel, epoch, digest, rows)
         for (channel, epoch), (digest, rows) in sorted(references.items())
+        if (channel, epoch) not in of_segments
     ]
     return History(_graph(topology), (*steps, *end, *known))
 
@@ -136,11 +147,12 @@ def _results(
         if not commit["finished"]:
             yield HistoryFailure(t)  # a new driver seals the log: the older one is gone
         for name, (first, last, digests) in commit["finished"].items():
-            for epoch, digest in zip(range(first, last + 1), digests, strict=True):
+            epochs = range(first, last + 1) if digests else ()
+            for epoch, digest in zip(epochs, digests, strict=True):
                 yield Computed(t, name, epoch, digest)
         # dead letters come out of no query
         counted = (row for row in commit["outputs"] if row[0] in channels)
-        released = [(row[0], row[1], row[4], row[2]) for row in counted]
+        released = [(row[0], row[1], row[4] or NOT_KNOWN, row[2]) for row in counted]
         told = {(channel, epoch) for channel, epoch, _, _ in released}
         for name, (first, last, _) in commit["finished"].items():
             for channel in sinks.get(name, ()):

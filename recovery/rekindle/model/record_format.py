@@ -32,17 +32,18 @@ VERSIONS: Mapping[str, int] = {
 OF_THE_RECORD = ("checksum", "kind", "version")
 
 
-def encode(kind: str, content: Mapping[str, Any]) -> bytes:
+def encode(kind: str, content: Mapping[str, Any], version: int | None = None) -> bytes:
     """The bytes of a record of a known kind; the same content gives the same bytes.
 
-    `content` is JSON with string keys and finite numbers, without the record's own fields.
+    `content` is JSON with string keys and finite numbers, without the record's own fields. Where
+    records of a kind are in another form as well, `version` says which one that is.
     """
     assert not set(content) & set(OF_THE_RECORD), "content has fields that belong to the record"
-    record = {**content, "kind": kind, "version": VERSIONS[kind]}
-    return _line({**record, "checksum": _checksum(record)})
+    record = {**content, "kind": kind, "version": version or VERSIONS[kind]}
+    return canonical_line({**record, "checksum": _checksum(record)})
 
 
-def decode(kind: str, data: bytes, where: str) -> dict[str, Any]:
+def decode(kind: str, data: bytes, where: str, version: int | None = None) -> dict[str, Any]:
     """The content of a record, without the record's own fields.
 
     Raises an error that names the place `where`: DamagedError when it is damaged or of another
@@ -62,22 +63,24 @@ def decode(kind: str, data: bytes, where: str) -> dict[str, Any]:
         raise _damaged(where, f"is a record of kind {record.get('kind')!r}, not {kind!r}")
     if found != checksum:
         raise _damaged(where, "does not match its checksum")
-    if record.get("version") != VERSIONS[kind]:
+    known = version or VERSIONS[kind]
+    if record.get("version") != known:
         raise RunError(
             where=where,
-            what=f"has version {record.get('version')!r} of {kind}, known is {VERSIONS[kind]}",
+            what=f"has version {record.get('version')!r} of {kind}, known is {known}",
             remedy="run the version of Rekindle that wrote it",
         )
     return {name: value for name, value in record.items() if name not in OF_THE_RECORD}
 
 
 def _checksum(record: Mapping[str, Any]) -> str:
-    return f"sha256:{hashlib.sha256(_line(record)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(canonical_line(record)).hexdigest()}"
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def canonical_line(content: Mapping[str, Any]) -> bytes:
+    """A line of canonical JSON."""
     text = json.dumps(
-        record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return f"{text}\n".encode()
 

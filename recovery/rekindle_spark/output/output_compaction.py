@@ -279,8 +279,8 @@ class Compaction:
 
     def _records(self, first: int) -> Iterator[tuple[int, Record]]:
         """The commit records of a segment; none where it is not sealed."""
-        lines = commit_segments.read(self.files, first)
-        yield from commit_segments.decoded(self.files, first, lines or ())
+        segment = commit_segments.read(self.files, first)
+        yield from () if segment is None else segment.records()
 
     def _packed(self, found: Sequence[tuple[int, Record]], name: Names) -> dict[str, Stretches]:
         """The output of a segment, by query."""

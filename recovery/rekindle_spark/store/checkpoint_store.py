@@ -105,7 +105,8 @@ class CheckpointStore:
         self.fold = CommitSummary()
         # of the checkpoint for which it has all digests; None before the first look
         self.begin: Mapping[str, Any] | None = None
-        # the newest commit that a checkpoint's record has in its fold
+        # the last commit that all checkpoints cover: whichever of them is gone on from, its fold
+        # has the digests that older records had
         self.covered = 0
         # the newest epoch that no start runs again, of this driver's checkpoints
         self.settled = 0
@@ -306,7 +307,6 @@ class CheckpointStore:
             return False
         with self.lock:  # it may have taken in more meanwhile
             self.fold.forget(record)
-            self.covered = fold.commits
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
             self._prune(self._sound_checkpoints())
@@ -362,7 +362,7 @@ class CheckpointStore:
         )
         self.files.remove(name for name in older if name not in needed)
         self._prune_branches(begin)
-        self.settled = begin
+        self.settled, self.covered = begin, _all_cover(kept)
 
     def _prune_branches(self, begin: int) -> None:
         """Remove what has waited for branches up to an epoch behind which all starts begin."""
@@ -481,6 +481,7 @@ class CheckpointStore:
         self.branches |= {one["step"] for one in told}
         self.branch_numbers = frozenset(branches)
         sound = frozenset(record["epoch"] for record in counting)
+        self.covered = _all_cover(counting)
         place = str(self.files.place)
         return StoreHistory(offsets, self.fold, checkpoint, told, sound, self._owner(), place)
 
@@ -513,7 +514,7 @@ class CheckpointStore:
         if covered.commits:
             commit_log.check_next(self.files, covered.commits - 1)
         with self.lock:
-            self.fold, self.covered = covered, covered.commits
+            self.fold = covered
             self.begin = {"epoch": newest["epoch"], "older": newest.get("older", {})}
 
     def _follow(self) -> None:
@@ -592,6 +593,11 @@ def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     if newest[0]["epoch"] < begin:
         before = []  # as good as any that needs some of these files
     return [*(apart or before)[-1:], *newest]
+
+
+def _all_cover(checkpoints: Iterable[Mapping[str, Any]]) -> int:
+    """The last commit that each of some checkpoints covers."""
+    return min(map(checkpoint_records.covered, checkpoints), default=0)
 
 
 def _epoch(checkpoint: Mapping[str, Any] | None) -> int:

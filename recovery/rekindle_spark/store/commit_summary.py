@@ -44,10 +44,10 @@ class Reached:
             self.parts[part] = max(self.parts.get(part, before), reached)
         self.last = max(last, before)
 
-    def count(self, first: int, sums: Sequence[str]) -> None:
-        """Add the digests of epochs that counted as soon as they had run."""
-        last = first + len(sums) - 1
-        self.digests.update(zip(range(first, last + 1), sums, strict=True))
+    def count(self, first: int, last: int, sums: Sequence[str]) -> None:
+        """Add that epochs counted as soon as they had run, with their digests. There are none of
+        records that are in a segment: what they say is not compared."""
+        self.digests.update(zip(range(first, last + 1) if sums else (), sums, strict=True))
         if self.spans and first <= self.spans[-1][1] + 1:
             begin, end = self.spans.pop()
             first, last = min(first, begin), max(last, end)
@@ -125,7 +125,7 @@ class CommitSummary:
             reached.take_in(last, left_out.get(_index(name), {}))
             # what was run unordered, and is public with a checkpoint, may differ in a repeat
             if "checkpoint" not in record:
-                reached.count(first, sums)
+                reached.count(first, last, sums)
         for name, _, rows in record.get("late", ()):
             late = self.late.setdefault(name.rpartition("/")[0], Late())
             late.rows, late.at = late.rows + rows, record["at"]

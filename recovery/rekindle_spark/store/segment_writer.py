@@ -1,10 +1,13 @@
-"""Puts commit records that a checkpoint covers into segments, in the background of a driver.
+"""Puts commit records that all checkpoints cover into segments, in the background of a driver.
 
     records' own files ──all read──► segment made ──read again──► own files removed ──► next segment
 
 What is done is the same whoever does it, and may end anywhere: a segment counts as soon as it is
 there, and until then the records' own files do. So a driver that was superseded does no harm, and
 one that starts only removes what the last segment has made needless, once more.
+
+A segment keeps no digests. Whichever checkpoint a start goes on from, its fold has those of what
+may run again, and no record in a segment is behind it: `CheckpointStore.covered`.
 
 A record that sealed the log at a driver's start keeps its own file for good. It is where a commit
 of the driver before would go that is still on its way, however late: that must find the name taken.
@@ -21,11 +24,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from rekindle.model import record_format
 from rekindle.model.errors import DamagedError, RunError, first_line
 from rekindle_store import commit_log, commit_segments
+from rekindle_store.commit_segments import CommitSegment, Record
 from rekindle_store.store_files import Files
 
 # Between two segments: an old store with a million records is not put together at once.
@@ -82,7 +85,7 @@ class SegmentWriter:
                 self.files.remove_leftovers(LEFTOVER_SECONDS)
 
     def advance(self) -> bool:
-        """Make the next segment, if a checkpoint covers it; whether it has been made.
+        """Make the next segment, if all checkpoints cover it; whether it has been made.
 
         Raises DamagedError for a record that is not there or not whole, OSError while the store is
         away. Done again after an error, it goes on where it was.
@@ -93,51 +96,54 @@ class SegmentWriter:
         # the newest record keeps its own file, so that it can be found by listing them
         if self.begin + commit_segments.LENGTH > covered:
             return False
-        made = commit_segments.read(self.files, self.begin)
-        lines = self._own_lines() if made is None else made
-        # what is damaged is not passed on
-        needless = [
-            number for number, record in self._decoded(lines) if not commit_log.is_seal(record)
-        ]
-        if made is None:
-            self._make(lines)
-        self._remove(needless)
+        segment = commit_segments.read(self.files, self.begin) or self._made(self._own_lines())
+        self.files.remove(
+            [
+                _name(number)
+                for number, record in segment.records()
+                if not commit_log.is_seal(record)
+            ]
+        )
         self.begin += commit_segments.LENGTH
         return True
 
     def _own_lines(self) -> list[bytes]:
-        """The lines of the next segment, from its records' own files."""
+        """The lines of the next segment's records, from their own files."""
         numbers = range(self.begin, self.begin + commit_segments.LENGTH)
         with ThreadPoolExecutor(READERS) as pool:
             return list(pool.map(self._read, numbers))
 
-    def _make(self, lines: list[bytes]) -> None:
-        """Make the next segment, and read it again."""
-        with suppress(FileExistsError):  # an older driver was faster, and may pack in another way
-            self.files.create(commit_segments.name_of(self.begin), commit_segments.pack(lines))
-        if commit_segments.read(self.files, self.begin) != lines:
+    def _made(self, lines: list[bytes]) -> CommitSegment:
+        """The next segment, which is made, and read again. What is damaged is not passed on."""
+        data = commit_segments.pack(self._decoded(lines))
+        # an older driver may be faster: it packs in another way, or is of the version before
+        with suppress(FileExistsError):
+            self.files.create(commit_segments.name_of(self.begin), data)
+        made = commit_segments.read(self.files, self.begin)
+        if made is None or not self._is_of(made, lines):
             raise commit_segments.damaged(self.files, self.begin, "is not what its records are")
+        return made
+
+    def _is_of(self, segment: CommitSegment, lines: list[bytes]) -> bool:
+        """Whether a segment has all that is kept of the records that have these lines."""
+        pairs = zip(segment.records(), self._decoded(lines), strict=True)
+        kept = commit_segments.kept
+        return all(kept(record) == kept(own) for (_, record), own in pairs)
 
     def _read(self, number: int) -> bytes:
         try:
             return self.files.read(_name(number))
         except FileNotFoundError:
-            lines = commit_segments.read(
-                self.files, number
-            )  # an older driver may just have made it
-            if lines is None:
-                where = f"{self.files.place}/{_name(number)}"
-                remedy = "restore it from a copy of the store"
-                raise DamagedError(where=where, what="is not there", remedy=remedy) from None
-            return lines[number - commit_segments.first_of(number)]
-
-    def _decoded(self, lines: list[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, line in enumerate(lines, self.begin):
+            # an older driver may just have made it
+            if commit_segments.read(self.files, number) is not None:
+                return commit_segments.own_file(self.files, number)
             where = f"{self.files.place}/{_name(number)}"
-            yield number, record_format.decode("commit", line, where)
+            remedy = "restore it from a copy of the store"
+            raise DamagedError(where=where, what="is not there", remedy=remedy) from None
 
-    def _remove(self, numbers: list[int]) -> None:
-        self.files.remove([_name(number) for number in numbers])
+    def _decoded(self, lines: list[bytes]) -> Iterator[Record]:
+        for number, line in enumerate(lines, self.begin):
+            yield record_format.decode("commit", line, f"{self.files.place}/{_name(number)}")
 
 
 def _name(number: int) -> str:

@@ -68,8 +68,9 @@ class Log:
         while self.sealed + LENGTH < self.commits:
             names = [f"commits/{self.sealed + one}.json" for one in range(1, LENGTH + 1)]
             lines = [self.files.content.pop(name) for name in names]
+            records = [record_format.decode("commit", line, "here") for line in lines]
             name = commit_segments.name_of(self.sealed + 1)
-            self.files.content[name] = commit_segments.pack(lines)
+            self.files.content[name] = commit_segments.pack(records)
             self.sealed += LENGTH
 
     def compaction(self, generation: int = 1, **options: Any) -> Compaction:

@@ -1,10 +1,14 @@
 """The page for operations: its commands work as they stand, and its formulas hold."""
 
 import os
+import random
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +24,7 @@ from rekindle_spark.output.sink_files import SinkFiles
 from rekindle_store import commit_segments, store_files, store_integrity
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
-COMMAND = re.compile(r"^    ((?:rekindle|zcat) [^\n]+)$", re.MULTILINE)
+COMMAND = re.compile(r"^    ((?:rekindle|python) [^\n]+)$", re.MULTILINE)
 # What needs a driver that runs, or a coordinator.
 ELSEWHERE = ("rekindle savepoint", "rekindle reset", "rekindle run")
 
@@ -60,7 +64,7 @@ def test_the_commands_for_stores_work_as_they_stand_and_a_driver_goes_on_from_wh
 
 
 def test_all_other_commands_of_the_page_need_what_is_not_here() -> None:
-    others = [words for words in commands() if not words.startswith(("rekindle store", "zcat"))]
+    others = [words for words in commands() if not words.startswith(("rekindle store", "python"))]
     assert all(words.startswith(ELSEWHERE) for words in others)
 
 
@@ -69,42 +73,54 @@ def test_the_newest_record_is_taken_from_its_segment_as_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     driver = Driver(tmp_path / "store")
-    lines = [commit(number, 0, 0) for number in range(1, commit_segments.LENGTH + 1)]
-    driver.store.files.put({commit_segments.name_of(1): commit_segments.pack(lines)})
+    records = [commit(number, 0, 0) for number in range(1, commit_segments.LENGTH + 1)]
+    driver.store.files.put({commit_segments.name_of(1): commit_segments.pack(records)})
     # this store has no record of the start that its commits name, either
     damage, start = store_integrity.check(store_files.at(tmp_path / "store")).damages
     assert damage.place == f"commits/{commit_segments.LENGTH}.json"
-    assert "put the last line of its segment there (docs/operations.md)" in damage.remedy
-    (command,) = [words for words in commands() if words.startswith("zcat")]
-    subprocess.run(command, shell=True, check=True)
+    assert "make it again from its segment (docs/operations.md)" in damage.remedy
+    (command,) = [words for words in commands() if words.startswith("python")]
+    _, *words = shlex.split(command)
+    subprocess.run([sys.executable, *words], check=True)
     assert store_integrity.check(store_files.at(tmp_path / "store")).damages == [start]
 
 
-def commit(epoch: int, partitions: int, outputs: int) -> bytes:
-    """A commit record with one epoch of so many partitions, and so many output files."""
-    digest = f"{epoch * 0x9E3779B97F4A7C15 % 2**64:016x}"
+def commit(epoch: int, partitions: int, outputs: int) -> dict[str, Any]:
+    """A commit record with one epoch of so many partitions, and so many output files, of 8 to 16
+    rows each."""
+    digest, by_chance = f"{epoch * 0x9E3779B97F4A7C15 % 2**64:016x}", random.Random(epoch)
     names = [f"{part}-{epoch:09d}.parquet" for part in range(outputs)]
-    return record_format.encode(
-        "commit",
-        {
-            "generation": 3,
-            "at": 1_700_000_000.123456 + epoch,
-            "plan_epoch": 7,
-            "finished": {f"hourly-count/{n}": [epoch, epoch, [digest]] for n in range(partitions)},
-            "outputs": [
-                [f"busiest-hour/{number}", epoch, 12, name, digest]
-                for number, name in enumerate(names)
-            ],
-        },
-    )
+    return {
+        "generation": 3,
+        "at": 1_700_000_000.123456 + epoch + by_chance.random() / 5,
+        "plan_epoch": 7,
+        "finished": {f"hourly-count/{n}": [epoch, epoch, [digest]] for n in range(partitions)},
+        "outputs": [
+            [f"busiest-hour/{number}", epoch, by_chance.randint(8, 16), name, digest]
+            for number, name in enumerate(names)
+        ],
+    }
 
 
 @pytest.mark.parametrize(("partitions", "outputs"), [(6, 4), (60, 30), (200, 10)])
 def test_a_commit_record_has_the_bytes_that_the_formula_says(partitions: int, outputs: int) -> None:
-    match = re.search(r"(\d+) \+ (\d+) \*P\* \+ (\d+) \*Q\* for each epoch", PAGE.read_text())
+    match = re.search(r"(\d+) \+ (\d+) \*P\* \+ (\d+) \*Q\* for each \|", PAGE.read_text())
     assert match is not None
     formula = int(match[1]) + int(match[2]) * partitions + int(match[3]) * outputs
-    assert len(commit(100_000, partitions, outputs)) == pytest.approx(formula, rel=0.05)
+    record = record_format.encode("commit", commit(100_000, partitions, outputs))
+    assert len(record) == pytest.approx(formula, rel=0.05)
+
+
+@pytest.mark.parametrize(("partitions", "outputs"), [(60, 30), (200, 10), (60, 60)])
+def test_a_record_in_a_segment_has_the_bytes_that_the_formula_says(
+    partitions: int, outputs: int
+) -> None:
+    match = re.search(r"(\d+) \+ ([\d.]+) \*P\* \+ ([\d.]+) \*Q\* for each epoch", PAGE.read_text())
+    assert match is not None
+    formula = int(match[1]) + float(match[2]) * partitions + float(match[3]) * outputs
+    epochs = range(100_000, 100_000 + commit_segments.LENGTH)
+    packed = commit_segments.pack([commit(epoch, partitions, outputs) for epoch in epochs])
+    assert len(packed) / commit_segments.LENGTH == pytest.approx(formula, rel=0.15)
 
 
 def output(epoch: int) -> pa.Table:
@@ -141,5 +157,7 @@ def test_output_has_the_bytes_that_the_page_says_single_and_put_together() -> No
 
 
 def test_the_commit_log_has_the_bytes_that_the_table_says() -> None:
-    log = 86_400 * (195 + 55 * 60 + 71 * 30) / 4
-    assert f"| {log / 1e9:.2f} GB | {30 * log / 1e9:.1f} GB |" in PAGE.read_text()
+    log, text = 86_400 * (3 + 0.17 * 60 + 1.7 * 30), PAGE.read_text()
+    assert f"| {log / 1e6:.1f} MB | {30 * log / 1e9:.2f} GB |" in text
+    single = 1_000 * (195 + 55 * 60 + 71 * 30)
+    assert f"| {single / 1e6:.1f} MB, 1,000 files |" in text

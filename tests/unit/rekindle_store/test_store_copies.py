@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_stores import OUTPUTS, Driver, all_files, flip_value, rows_of, started, whole
+from whole_stores import (
+    OUTPUTS,
+    Driver,
+    all_files,
+    flip_value,
+    rows_of,
+    seal_as_before,
+    started,
+    whole,
+)
 
 import rekindle
 from rekindle.model import record_format
@@ -490,10 +499,12 @@ def test_a_quick_copy_is_checked_without_reading_output(store: Path, tmp_path: P
 def test_the_newest_record_has_a_file_of_its_own_though_it_went_into_a_segment_meanwhile(
     driver: Driver, store: Path, tmp_path: Path
 ) -> None:
+    """Drivers of earlier versions put all that the newest checkpoint covers into segments."""
+
     def work() -> None:
         driver.run(*range(15, 19))
         driver.checkpoint()
-        driver.seal_segments()
+        driver.seal_segments(covered=20)
 
     driver.run(13, 14)
     with pytest.MonkeyPatch.context() as patch:
@@ -501,6 +512,44 @@ def test_the_newest_record_has_a_file_of_its_own_though_it_went_into_a_segment_m
         copied = store_copies.copy(str(store), str(tmp_path / "copy"))
     assert (copied.findings.damages, copied.findings.checkpoint) == ([], 10)
     assert copied.findings.commits == commit_log.newest(store_files.at(tmp_path / "copy")) == 16
+    started(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("begin", ["commits/seg", "commits/9", "commits/15", "offsets/"])
+def test_a_copy_has_the_digests_of_all_that_a_start_on_it_may_run_again(
+    driver: Driver, store: Path, tmp_path: Path, begin: str
+) -> None:
+    """Meanwhile the driver puts the newest record that is to be copied into a segment, with others
+    behind the checkpoint that is copied."""
+
+    def work() -> None:
+        driver.run(*range(15, 20))
+        driver.checkpoint(18)
+        driver.checkpoint()
+        driver.seal_segments()
+
+    driver.run(13, 14)
+    with pytest.MonkeyPatch.context() as patch:
+        meanwhile(patch, store, begin, work)
+        copied = store_copies.copy(str(store), str(tmp_path / "copy"))
+    assert copied.findings.damages == []
+    assert copied.findings.commits == commit_log.newest(store_files.at(tmp_path / "copy"))
+    history = started(tmp_path / "copy").read()
+    assert history.checkpoint is not None
+    (reached,) = history.fold.finished["rows/0"].values()
+    again = range(history.checkpoint["epoch"] + 1, reached.last + 1)
+    assert sorted(reached.digests) == list(again)
+
+
+def test_a_store_with_segments_of_both_versions_is_copied_as_it_is(
+    store: Path, tmp_path: Path
+) -> None:
+    seal_as_before(store, 1)
+    assert store_copies.copy(str(store), str(tmp_path / "copy")).findings.damages == []
+    for name in ("1-4", "5-8"):
+        segment = f"commits/segments/{name}.jsonl.gz"
+        assert (tmp_path / "copy" / segment).read_bytes() == (store / segment).read_bytes()
+    assert output_of(tmp_path / "copy") == output_of(store)
     started(tmp_path / "copy")
 
 
@@ -545,9 +594,9 @@ def test_a_copy_takes_the_place_of_lower_indices_of_an_older_copy(
     driver = Driver(source)
     for epochs in (range(1, 6), range(6, 11)):
         driver.run(*epochs)
+        driver.checkpoint(driver.newest - 1)
         driver.checkpoint()
         driver.seal_segments()
-        driver.checkpoint()
         driver.store.settled = driver.newest
         driver.compact()
         assert store_copies.copy(str(source), str(target)).findings.damages == []

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from output_stores import rows
-from whole_stores import Driver, all_files, flip_value, rows_of, whole
+from whole_stores import Driver, all_files, flip_value, rows_of, seal_as_before, whole
 
 from rekindle.model import record_format
 from rekindle.model.errors import InputError, RunError
@@ -175,6 +175,56 @@ def test_a_missing_file_is_found(store: Path, name: str, expected: list[tuple[st
         assert what.startswith(begin)
 
 
+def test_a_segment_that_is_not_what_was_written_is_one_damage(store: Path) -> None:
+    path = store / "commits/segments/5-8.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    for number in range(4):
+        other = [*lines]
+        other[number] = lines[number].replace(b'"plan_epoch":1', b'"plan_epoch":2')
+        path.write_bytes(gzip.compress(b"".join(other)))
+        place = "commits/segments/5-8.jsonl.gz"
+        assert damages(store) == [(place, "does not match its checksum")]
+
+
+def test_of_a_segment_of_the_version_before_each_damaged_record_is_found(store: Path) -> None:
+    path = store / "commits/segments/5-8.jsonl.gz"
+    with_lines = seal_as_before(store, 5)
+    assert damages(store) == []
+    changed = [line.replace(b'"plan_epoch":1', b'"plan_epoch":2') for line in with_lines[1:3]]
+    path.write_bytes(gzip.compress(b"".join([with_lines[0], *changed, with_lines[3]])))
+    assert damages(store) == [
+        (f"commits/segments/5-8.jsonl.gz: record {number}", "does not match its checksum")
+        for number in (6, 7)
+    ]
+
+
+def test_records_whose_segment_keeps_less_of_them_are_the_same(store: Path) -> None:
+    """A driver was killed once it had made a segment, before it removed the records' files."""
+    lines = seal_as_before(store, 5)
+    (store / "commits/segments/5-8.jsonl.gz").write_bytes(
+        commit_segments.pack([record_format.decode("commit", line, "here") for line in lines])
+    )
+    for number, line in enumerate(lines, 5):
+        (store / f"commits/{number}.json").write_bytes(line)
+    found = findings(store)
+    assert (found.damages, found.files["commits"]) == ([], 10)
+    other = record_format.decode("commit", lines[1], "here")
+    data = record_format.encode("commit", {**other, "plan_epoch": 7})
+    (store / "commits/6.json").write_bytes(data)
+    ((place, what),) = damages(store)
+    assert (place, what[:17]) == ("commits/6.json", "is another record")
+
+
+def test_a_segment_of_a_newer_version_is_no_damage(store: Path) -> None:
+    lines = seal_as_before(store, 5)
+    records = [record_format.decode("commit", line, "here") for line in lines]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_segments, "VERSION", 3)
+        (store / "commits/segments/5-8.jsonl.gz").write_bytes(commit_segments.pack(records))
+    with pytest.raises(InputError, match=r"5-8\.jsonl\.gz: has version 3 of commit, known is 2"):
+        findings(store)
+
+
 def test_a_truncated_segment_is_one_damage(store: Path) -> None:
     path = store / "commits/segments/5-8.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-20])
@@ -184,9 +234,8 @@ def test_a_truncated_segment_is_one_damage(store: Path) -> None:
 
 
 def test_a_segment_of_too_few_records_is_one_damage(store: Path) -> None:
-    lines = commit_segments.read(store_files.at(store), 5)
-    assert lines is not None
     path = store / "commits/segments/5-8.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(gzip.compress(b"".join(lines[:3])))
     assert damages(store) == [("commits/segments/5-8.jsonl.gz", "has 3 records, not 4")]
 
@@ -422,6 +471,7 @@ def test_a_segment_that_was_made_while_records_were_listed_is_no_damage(
             monkeypatch.undo()
             monkeypatch.setattr(commit_segments, "LENGTH", 4)
             driver.run(*range(13, 21))
+            driver.checkpoint(19)
             driver.checkpoint()
             driver.seal_segments()
         return names(self, folder)

@@ -272,6 +272,29 @@ def test_released_rows_that_are_not_those_of_the_reference_are_inconsistent() ->
     assert shown(verdict) == ["reference", "input 2", "output raw/0 2", "reference raw/0 2"]
 
 
+def test_records_of_a_segment_have_no_digests_and_are_not_compared() -> None:
+    kept = [
+        {
+            **one,
+            "finished": {name: [a, b, []] for name, (a, b, _) in one["finished"].items()},
+            "outputs": [[*output, None] for *output, _ in one["outputs"]],
+        }
+        for one in COMMITS[:2]
+    ]
+    references = {("raw/0", 2): ("rows-c", 4), ("carriers/0", 1): (NO_ROWS, 0)}
+    run = recorded([*kept, *COMMITS[2:]], references=references)
+    assert [step for step in steps(run) if step.startswith("computed")] == [
+        *("computed flights/0 1", "computed flights/0 2", "computed late/0 2")
+    ]
+    assert [step for step in steps(run) if step.startswith("output")] == [
+        step for step in steps(recorded()) if step.startswith("output")
+    ]
+    assert [step for step in steps(run) if step.startswith("reference")] == [
+        "reference carriers/0 1"
+    ]
+    assert judge(run).holds
+
+
 def test_a_run_without_a_finish_is_not_over_and_owes_nothing_yet() -> None:
     verdict = judge(recorded(COMMITS[:1], EVENTS[:-1]))
     assert verdict.holds

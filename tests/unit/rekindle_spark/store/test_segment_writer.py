@@ -14,9 +14,10 @@ from memory_files import Crashed, MemoryFiles
 from stores import FINISHED, cut, logged, opened, states
 
 from rekindle.model import record_format
-from rekindle.model.errors import DamagedError, FencedError
+from rekindle.model.errors import DamagedError, FencedError, RunError
 from rekindle_spark.store import segment_writer
 from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_spark.store.commit_summary import from_record
 from rekindle_spark.store.segment_writer import LEFTOVER_SECONDS, SegmentWriter
 from rekindle_store import commit_log, commit_segments
 from rekindle_store.store_files import Files
@@ -99,11 +100,131 @@ def test_what_a_checkpoint_covers_goes_into_segments_but_for_the_newest() -> Non
     assert commit_log.newest(files) == 14
 
 
-def test_a_segment_has_the_very_lines_of_its_records() -> None:
+def test_a_segment_has_all_of_its_records_but_digests() -> None:
     files = log_of(5)
-    lines = [files.content[f"commits/{number}.json"] for number in range(1, 5)]
+    before = [record for _, record in commit_log.commits(files)]
     run(files, 5)
-    assert gzip.decompress(files.content["commits/segments/1-4.jsonl.gz"]) == b"".join(lines)
+    after = [record for _, record in commit_log.commits(files)]
+    assert after == [*map(commit_segments.kept, before[:4]), before[4]]
+    assert [record["finished"]["rows/0"][2] for record in after] == [
+        [],
+        [],
+        [],
+        [],
+        ["0" * 15 + "5"],
+    ]
+
+
+def as_before(files: MemoryFiles, first: int) -> bytes:
+    """What a driver of the version before makes of records that have files of their own."""
+    names = [f"commits/{number}.json" for number in range(first, first + LENGTH)]
+    return gzip.compress(b"".join(files.content[name] for name in names), mtime=0)
+
+
+def test_a_segment_that_a_driver_of_the_version_before_has_just_made_is_taken_as_it_is() -> None:
+    files, before = log_of(9), read(log_of(9))
+    theirs, create = as_before(files, 1), files.create
+
+    def overtaken(name: str, data: bytes) -> None:
+        files.content.setdefault("commits/segments/1-4.jsonl.gz", theirs)
+        create(name, data)
+
+    files.create = overtaken  # type: ignore[method-assign]
+    run(files, 9)
+    assert files.content["commits/segments/1-4.jsonl.gz"] == theirs
+    assert (read(files), own(files)) == (before, [9])
+    assert [read(files, after) for after in range(9)] == [before[after:] for after in range(9)]
+
+
+def test_a_driver_of_the_version_before_meets_a_version_that_it_does_not_know() -> None:
+    """It looks at the number of lines, and then at each from the first that it needs."""
+    files = log_of(5)
+    run(files, 5)
+    lines = gzip.decompress(files.content["commits/segments/1-4.jsonl.gz"]).splitlines()
+    assert len(lines) == LENGTH
+    with pytest.raises(RunError, match="has version 2 of commit, known is 1; run the version of"):
+        record_format.decode("commit", lines[0], "here")
+
+
+@pytest.mark.parametrize("in_place", ["another record", "another order", "damaged"])
+def test_no_record_loses_its_file_to_a_segment_that_is_not_what_it_should_be(in_place: str) -> None:
+    files, other = log_of(9), log_of(9)
+    other.content["commits/2.json"] = record_format.encode("commit", commit(7))
+    names = [f"commits/{number}.json" for number in range(1, 5)]
+    records = [record_format.decode("commit", other.content[name], name) for name in names]
+    if in_place == "another order":
+        records = [records[0], *records[:0:-1]]
+    data = commit_segments.pack(records)
+    create = files.create
+
+    def written(name: str, _: bytes) -> None:
+        create(name, data[:-9] if in_place == "damaged" else data)
+
+    files.create = written  # type: ignore[method-assign]
+    with pytest.raises(DamagedError, match=r"1-4\.jsonl\.gz"):
+        run(files, 9)
+    assert own(files) == list(range(1, 10))
+
+
+def test_a_start_from_an_older_checkpoint_has_the_digests_of_all_that_may_run_again(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path)
+    for epoch in range(1, 19):
+        store.log_offsets(epoch, cut(epoch))
+        store.commit(commit(epoch))
+        if epoch in (8, 10, 17):
+            store.complete_checkpoint(epoch, states())
+    run_of(store)
+    made = sorted(path.name for path in (tmp_path / "commits/segments").iterdir())
+    assert made == ["1-4.jsonl.gz", "5-8.jsonl.gz"], "up to epoch 10, and not up to 17"
+    (tmp_path / "checkpoints/17.json").write_bytes(b"{}")
+    history = CheckpointStore(tmp_path).open(20.0)
+    assert history.checkpoint is not None
+    assert history.checkpoint["epoch"] == 10
+    digests = {epoch: f"{epoch:016x}" for epoch in range(11, 19)}
+    assert history.fold.finished["rows/0"][0].digests == digests
+
+
+def test_a_driver_that_starts_seals_no_more_than_all_checkpoints_cover(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for epoch in range(1, 19):
+        store.log_offsets(epoch, cut(epoch))
+        store.commit(commit(epoch))
+        if epoch in (10, 17):
+            store.complete_checkpoint(epoch, states())
+    later = opened(tmp_path)
+    assert (store.covered, later.covered) == (10, 10)
+    run_of(later)
+    assert commit_segments.newest(later.files) == 8
+    (tmp_path / "checkpoints/10.json").write_bytes(b"{}")
+    assert opened(tmp_path).covered == 17
+
+
+def test_a_start_that_has_to_read_segments_knows_how_far_all_is_and_compares_nothing(
+    tmp_path: Path,
+) -> None:
+    """An older version has written the checkpoint, and nobody knows what its commits say together;
+    or the records of checkpoints with folds were lost."""
+    store = opened(tmp_path)
+    for epoch in range(1, 11):
+        store.log_offsets(epoch, cut(epoch))
+        store.commit({**commit(epoch), "choices": [["odd.dead-letters/0", epoch, [1, 2], []]]})
+    run_of(store, 10)
+    lost = {"epoch": 2, "generation": 1, **states()}
+    (tmp_path / "checkpoints/2.json").write_bytes(record_format.encode("checkpoint", lost))
+    fold = CheckpointStore(tmp_path).open(20.0).fold
+    reached = fold.finished["rows/0"][0]
+    assert (reached.last, reached.spans) == (10, [(1, 10)])
+    assert sorted(reached.digests) == [9, 10]
+    assert sorted(fold.choices["odd.dead-letters/0"]) == list(range(1, 11)), "to leave out again"
+    assert from_record({"fold": fold.record()}) == fold
+
+
+def run_of(store: CheckpointStore, covered: int | None = None) -> None:
+    sealing = SegmentWriter(store.files, lambda: covered or store.covered)
+    while sealing.advance():
+        pass
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -164,7 +285,7 @@ def test_a_commit_that_was_under_way_for_long_is_refused_though_its_segment_is_m
     ]
     with pytest.raises(FencedError, match=r"commits/3\.json is there already"):
         older.commit(again(3))
-    assert logged(newer) == log
+    assert logged(newer) == [*map(commit_segments.kept, log[:8]), *log[8:]]
     assert CheckpointStore(tmp_path).open(20.0).fold.commits == 13
 
 
@@ -296,7 +417,7 @@ def write_sealed(directory: Path, count: int) -> None:
     """A store with so many commits, which all say the same, but for the last 500 in segments. A
     checkpoint covers all but one."""
     store, line = opened(directory), record_format.encode("commit", commit(1))
-    segment = commit_segments.pack([line] * commit_segments.LENGTH)
+    segment = commit_segments.pack([commit(1)] * commit_segments.LENGTH)
     for number in range(1, count - commit_segments.LENGTH, commit_segments.LENGTH):
         (directory / commit_segments.name_of(number)).write_bytes(segment)
     for number in range(count - commit_segments.LENGTH + 1, count + 1):
