@@ -32,9 +32,6 @@ DAY_SECONDS = 86_400.0
 # A job that does nothing is given up later than an executor that says nothing, and than a function
 # that takes too long.
 IDLE_SECONDS, FUNCTION_MARGIN_SECONDS = 60.0, 15.0
-# Epochs are at least so long apart where shorter ones outrun the partitions that catch up. So one
-# may have the input of so long.
-OUTRUNNING_SECONDS = 1.0
 # Of a number that is written out in a message.
 DIGITS_MAX = 18
 # Octal numbers, and such to the base of 60.
@@ -174,16 +171,6 @@ class RuntimeSettings:
     def recovery_epoch_seconds(self) -> float:
         """Target length of an epoch while something lost is not back: no longer than one may be."""
         return self.epoch_seconds * min(self.recovery_epoch_stretch, self.epoch_stretch_max)
-
-    @property
-    def outrunning_epoch_seconds(self) -> float:
-        """Target length of an epoch while more epochs come than partitions catch up by."""
-        return max(self.recovery_epoch_seconds, OUTRUNNING_SECONDS)
-
-    @property
-    def epoch_seconds_max(self) -> float:
-        """One epoch has the input that comes in so many seconds, at most."""
-        return max(self.epoch_seconds * self.epoch_stretch_max, OUTRUNNING_SECONDS)
 
     @property
     def retained_bytes_max(self) -> int:

@@ -458,7 +458,7 @@ def _application(
             _replays(built),
             last,
             runtime.rows_per_epoch_max,
-            runtime.epoch_seconds_max,
+            runtime.epoch_seconds * runtime.epoch_stretch_max,
             runtime.epoch_seconds,
             intakes=_intakes(built, last),
         ),

@@ -5,8 +5,7 @@
                        └──┘ interrupted by a loss: the same epoch again on what is left
 
 While something lost is not back epochs are longer: what an epoch costs hardly depends on how much
-it takes in, so that less is spent on those that run, and on those that will be caught up with. Once
-more have come than were caught up by they are a second long at least, until nothing catches up. The
+it takes in, so that less is spent on those that run, and on those that will be caught up with. The
 offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
 taken along: they run the epochs that they lack and the new one in the same job. Where the next
 epoch is due before one has run, it is cut and its sources go ahead; over links it follows as a
@@ -144,7 +143,6 @@ class EpochLoop:
     ahead: SourcePrefetch = field(init=False)
     pipeline: EpochPipeline = field(init=False)
     waits: bool = False
-    is_outrunning: bool = False
     classes: PriorityClasses = field(init=False)
 
     def __post_init__(self) -> None:
@@ -251,28 +249,12 @@ class EpochLoop:
             )
         return self.waits
 
-    def _next_interval_seconds(self) -> float:
-        """How long after this cut the next one is due. Once more epochs have come than some
-        executor catches up by, they are longer until nothing is behind: the time that a partition
-        takes for an epoch depends little on its length. A source that is away ends that as well:
-        nobody knows for how long it will be."""
-        application, progress = self.application, self.application.progress
-        runtime = application.settings.runtime
-        if progress.complete:
-            self.is_outrunning = False
-            return runtime.epoch_seconds
-        with application.lock:
-            has_been = self.is_outrunning or bool(application.outrun)
-            self.is_outrunning = has_been and bool(progress.catching_up) and not application.held
-        if self.is_outrunning:
-            return runtime.outrunning_epoch_seconds
-        return runtime.recovery_epoch_seconds
-
     def _cut(self) -> None:
         """Log the next epoch's input, unless the input has ended."""
         application, now = self.application, driver_clock.now()
-        complete = application.progress.complete
-        self.next_cut_at = now + self._next_interval_seconds()
+        runtime, complete = application.settings.runtime, application.progress.complete
+        seconds = runtime.epoch_seconds if complete else runtime.recovery_epoch_seconds
+        self.next_cut_at = now + seconds
         if self.final is not None:
             return
         final = complete and self.finish_requested()

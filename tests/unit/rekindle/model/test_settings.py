@@ -64,19 +64,6 @@ def test_an_epoch_of_a_recovery_is_no_longer_than_one_may_be() -> None:
     assert RuntimeSettings(recovery_epoch_stretch=1.0).recovery_epoch_seconds == 1.0
 
 
-@pytest.mark.parametrize(
-    ("epoch_seconds", "recovery", "outrunning", "most"),
-    [(0.1, 0.15, 1.0, 1.0), (0.4, 0.6, 1.0, 1.2), (2.0, 3.0, 3.0, 6.0)],
-)
-def test_short_epochs_that_outrun_what_catches_up_are_a_second_long(
-    epoch_seconds: float, recovery: float, outrunning: float, most: float
-) -> None:
-    runtime = RuntimeSettings(epoch_seconds=epoch_seconds)
-    assert runtime.recovery_epoch_seconds == pytest.approx(recovery)
-    assert runtime.outrunning_epoch_seconds == outrunning
-    assert runtime.epoch_seconds_max == pytest.approx(most)
-
-
 def test_memory_is_given_in_mebibytes() -> None:
     given = RuntimeSettings(
         retained_mib_max=2.5, host_memory_mib_max=64.0, following_mib_max=0.5, link_mib_max=0.25

@@ -161,9 +161,7 @@ class Loop:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.application: Any = SimpleNamespace(
             settings=Settings(),
-            progress=SimpleNamespace(complete=complete, live={1}, catching_up=set()),
-            outrun=set(),
-            held={},
+            progress=SimpleNamespace(complete=complete, live={1}),
             arrivals=start(hundred, limit=60),
             polls=None,
             store=SimpleNamespace(generation=1, log_offsets=lambda _, record: record),

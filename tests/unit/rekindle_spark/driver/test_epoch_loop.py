@@ -27,22 +27,13 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rekindle_spark.driver.driver_clock.now", lambda: NOW)
 
 
-def cut(
-    *,
-    complete: bool = True,
-    hurries: bool = False,
-    recovery_epoch_stretch: float = 3.0,
-    **logged: Any,
-) -> EpochLoop:
+def cut(*, complete: bool = True, hurries: bool = False, **logged: Any) -> EpochLoop:
     """The loop of a driver of generation 2 behind a cut, with epochs of 0.5 s that are tripled in a
-    recovery, or stretched as given; the record that stands in the log has `logged`."""
-    runtime = RuntimeSettings(epoch_seconds=0.5, recovery_epoch_stretch=recovery_epoch_stretch)
+    recovery; the record that stands in the log has `logged`."""
     first = epoch_cutter.beginning({}, 0.0, 1.0)
     application: Any = SimpleNamespace(
-        settings=Settings(runtime=runtime),
-        progress=SimpleNamespace(complete=complete, live={1}, catching_up={2}),
-        outrun=set(),
-        held={},
+        settings=Settings(runtime=RuntimeSettings(epoch_seconds=0.5, recovery_epoch_stretch=3.0)),
+        progress=SimpleNamespace(complete=complete, live={1}),
         arrivals=SimpleNamespace(
             cut=lambda *_, **__: first, hurries=lambda *_, **__: hurries, adopt=lambda *_: first
         ),
@@ -67,36 +58,6 @@ def waiting_for(*, complete: bool, hurries: bool = False) -> float:
 def test_epochs_are_longer_while_something_lost_is_not_back() -> None:
     assert waiting_for(complete=True) == 0.5
     assert waiting_for(complete=False) == 1.5
-
-
-def test_where_epochs_outrun_what_catches_up_they_are_longer_until_nothing_does() -> None:
-    loop = cut(complete=False, recovery_epoch_stretch=1.5)
-    application = loop.application
-    assert loop.next_cut_at - NOW == 0.75
-    application.held = {}
-    for outrun, catching_up, seconds in (
-        ({"a"}, {2}, 1.0),
-        (set(), {2}, 1.0),
-        (set(), set(), 0.75),
-        (set(), {2}, 0.75),
-        ({"a"}, {2}, 1.0),
-    ):
-        application.outrun, application.progress.catching_up = outrun, catching_up
-        loop._cut()
-        assert loop.next_cut_at - NOW == seconds
-    application.held = {1: "a source that is away"}
-    loop._cut()
-    assert loop.next_cut_at - NOW == 0.75, "nobody knows for how long"
-    application.progress.complete = True
-    loop._cut()
-    assert loop.next_cut_at - NOW == 0.5
-
-
-def test_epochs_that_are_long_anyway_stay_as_long() -> None:
-    loop = cut(complete=False)
-    loop.application.outrun.add("a")
-    loop._cut()
-    assert loop.next_cut_at - NOW == 1.5
 
 
 def test_which_epoch_an_older_driver_may_run_as_well_is_known() -> None:
