@@ -8,6 +8,7 @@ application_plan      the planning problem from pods, and which of them the plan
 displacement          which executors that run make room for an application that matters more
 displacement_runner   carries that out
 application_incident  which applications are in an incident, and how far each is
+wanted_nodes          how many nodes to ask for, and which pods autoscalers see
 cluster_room          free CPU of nodes, and the nodes to ask for beside it
 stream_progress       how far the streaming queries of an application are, by its driver's jobs
 progress_reader       reads that from the Spark UIs of drivers

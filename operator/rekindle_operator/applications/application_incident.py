@@ -11,7 +11,6 @@ as far as that is known (`stream_progress`); one of which nothing was lost is ov
 `application_recovery` calls it.
 """
 
-import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,7 +19,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle.coordination.application_status import named
 from rekindle.coordination.coordination_events import LossNotice
 from rekindle.model.plan_problem import DOES_NOT_FIT_A_NODE
@@ -51,7 +49,6 @@ from rekindle_operator.applications.application_plan import (
     ApplicationPlan,
     PodDemand,
     PodHeld,
-    upstream,
 )
 from rekindle_operator.applications.stream_progress import CatchUp
 from rekindle_operator.cluster.application_matching import MatchedApplication
@@ -301,6 +298,15 @@ def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:
 def _age(pod: PodSeen) -> tuple[int, str]:
     """The oldest first."""
     return pod.created_at, pod.uid
+
+
+def note_lacking(
+    looks: Mapping[Place, ApplicationLook], open_: Mapping[Place, OpenStory], now: float
+) -> None:
+    """Enter since when applications lack pods, at this moment of `time.monotonic`."""
+    for place, story in open_.items():
+        lacks = looks[place].lacks_pods
+        story.lacking_since = (story.lacking_since or now) if lacks else None
 
 
 def may_leave(look: ApplicationLook) -> frozenset[str]:
@@ -590,77 +596,6 @@ def _announced(
         if name in scene.there and name not in scene.notices and name not in gone:
             rows[name] = msgspec.structs.replace(row, withdrawn=True)
     return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
-
-
-def replacements(
-    looks: Iterable[ApplicationLook], free: Mapping[str, int], node_millis: int
-) -> dict[str, int]:
-    """How many nodes of a size to ask for on behalf of each application, the most important first,
-    in place of nodes that are announced to go: as many as their pods need that find no room in what
-    is `free` (thousandths of a core) on others. None in place of nodes that an autoscaler takes
-    away: it has decided that there are too many, and would take away the next one."""
-    # where most is free comes first, of the nodes that are there and of those that are asked for
-    room = [(-millis, name) for name, millis in free.items()]
-    heapq.heapify(room)
-    found: dict[str, int] = {}
-    for look in looks:
-        for pod in sorted(look.going, key=lambda pod: (-pod.held_millis, pod.uid)):
-            if look.announced[pod.node].source in SCALE_DOWN:
-                continue
-            name = look.application.place.application
-            if room and -room[0][0] >= pod.held_millis:
-                most, where = room[0]
-                heapq.heapreplace(room, (most + pod.held_millis, where))
-            else:
-                found[name] = found.get(name, 0) + 1
-                heapq.heappush(room, (pod.held_millis - node_millis, ""))
-    return found
-
-
-def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) -> dict[str, int]:
-    """How many nodes of a size to ask for on behalf of each application, the most important first:
-    together as many as all that waits needs."""
-    found, total, nodes = {}, 0, 0
-    for name in order:
-        millis = plan.waiting_millis.get(name, 0)
-        if millis and node_millis:
-            total += millis
-            wanted = -(-total // node_millis)
-            found[name], nodes = wanted - nodes, wanted
-    return {name: count for name, count in found.items() if count}
-
-
-def for_autoscalers(
-    made: ApplicationPlan,
-    looks: Mapping[Place, ApplicationLook],
-    coming: Collection[Place] = frozenset(),
-) -> frozenset[str]:
-    """Where nobody makes requests for nodes: the pods of the most important application that
-    waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
-    less important ones that find no node keep nobody waiting. Applications whose pods are `coming`
-    count as waiting: a less important pod would get the free node that is kept for them."""
-    if made.admitted:
-        return frozenset()
-    by_name = {look.application.place.application: look for look in looks.values()}
-    demands = {name: look.demand(affected=True) for name, look in by_name.items()}
-    there = (
-        look for place, look in looks.items() if look.waiting or look.pending or place in coming
-    )
-    for first in ordered(there):
-        name = first.application.place.application
-        group = upstream(name, demands)
-        pending = (pod for other in group for pod in by_name[other].awaited)
-        if any(not pod.gated_by_others for pod in pending):
-            return frozenset()  # what is less important waits for it
-        needed = {uid for other in group for uid in demands[other].needed()}
-        found = {pod.uid for other in group for pod in by_name[other].waiting} & needed
-        if not found and demands[name].is_of_use:
-            found = {pod.uid for pod in first.waiting[:1]}
-        if found:
-            return frozenset(found)
-        if not (first.waiting or first.pending):
-            return frozenset()
-    return frozenset()
 
 
 def priorities_of(held: object, now: float) -> dict[str, float]:

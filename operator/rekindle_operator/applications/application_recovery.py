@@ -34,12 +34,15 @@ from rekindle_operator.api.recovery_resource import (
     RecoveryStatus,
     recovery_name,
 )
-from rekindle_operator.applications import application_incident, displacement_runner
+from rekindle_operator.applications import (
+    application_incident,
+    displacement_runner,
+    wanted_nodes,
+)
 from rekindle_operator.applications.application_incident import (
     ApplicationLook,
     IncidentNow,
     OpenStory,
-    nodes_wanted,
 )
 from rekindle_operator.applications.application_plan import (
     ApplicationPlan,
@@ -57,7 +60,6 @@ from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.detection.detection_runner import DetectionRunner
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning import ExecutorShape, NodeDemand, NodeIncident, limits_of
-from rekindle_operator.provisioning.node_demand import PENDING_PODS
 from rekindle_operator.recovery import status_builder
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
@@ -369,10 +371,7 @@ class ApplicationRecovery:
         looks: Mapping[Place, ApplicationLook],
         open_: Mapping[Place, OpenStory],
     ) -> "_Turn":
-        moment = time.monotonic()
-        for place, story in open_.items():
-            lacks = looks[place].lacks_pods
-            story.lacking_since = (story.lacking_since or moment) if lacks else None
+        application_incident.note_lacking(looks, open_, time.monotonic())
         nodes = self._room.free(looks, self._notices)
         why = self._held_by(policy, held, looks, open_)
         made, late, now = None, None, time.time()
@@ -406,11 +405,7 @@ class ApplicationRecovery:
             # the room is for pods that another one cannot do without
             admitted = made.admitted - made.further
         else:
-            makes = any(item.provider != PENDING_PODS for item in held.providers)
-            seen = frozenset[str]()
-            if not makes:
-                coming = {place for place, story in open_.items() if story.is_coming(moment)}
-                seen = application_incident.for_autoscalers(made, looks, coming)
+            seen = wanted_nodes.seen_by_autoscalers(held, made, looks, open_, time.monotonic())
             admitted = made.admitted | seen
         waiting = {
             pod.uid
@@ -547,7 +542,9 @@ class ApplicationRecovery:
         by_priority = application_incident.ordered(looks.values())
         ordered = [look.application.place for look in by_priority]
         node_millis = self._room.largest_node()
-        counts = nodes_wanted(made, (item.application for item in ordered), node_millis)
+        counts = wanted_nodes.nodes_wanted(
+            made, (item.application for item in ordered), node_millis
+        )
         instead = self._room.replacements(made, by_priority, self._notices)
         class_ = self.known.classes[policy.spec.class_name]
         for place in ordered:

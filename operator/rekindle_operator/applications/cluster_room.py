@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rekindle.coordination.coordination_events import LossNotice
 from rekindle.protocol.store_paths import Place
-from rekindle_operator.applications import application_incident
+from rekindle_operator.applications import application_incident, wanted_nodes
 from rekindle_operator.applications.application_incident import ApplicationLook
 from rekindle_operator.applications.application_plan import (
     MILLIS_PER_PERCENT,
@@ -82,7 +82,7 @@ class ClusterRoom:
         for name, percent in made.left.items():
             if name in free:
                 free[name] = min(free[name], int(percent * MILLIS_PER_PERCENT))
-        return application_incident.replacements(looks, free, self.largest_node())
+        return wanted_nodes.replacements(looks, free, self.largest_node())
 
     def _open_nodes(self, pods: Iterable[PodSeen]) -> frozenset[str]:
         """Nodes on which some of these pods may be put."""

@@ -13,7 +13,7 @@ from rekindle.coordination.coordination_events import LossNotice
 from rekindle.model.reasons import Reason
 from rekindle_operator.api.recovery_policy import ApplicationNeed
 from rekindle_operator.api.recovery_resource import NodeRequest
-from rekindle_operator.applications import application_incident
+from rekindle_operator.applications import application_incident, wanted_nodes
 
 SCALE_DOWN = "taint ToBeDeletedByClusterAutoscaler"
 
@@ -312,7 +312,7 @@ def test_eight_nodes_that_are_announced_at_once_need_as_many_as_their_pods_fill(
     for number in range(2, 10):
         world.see(executor("high", number, node=f"n{number}"))
     notices = {f"n{number}": LossNotice("taint spot", 9.0) for number in range(2, 10)}
-    found = application_incident.replacements([look(world, "high", notices)], free, cores)
+    found = wanted_nodes.replacements([look(world, "high", notices)], free, cores)
     assert found == {"high": wanted}
 
 

@@ -1,0 +1,101 @@
+"""Nodes that whole applications lack: how many to ask for, and which pods autoscalers see.
+
+    what the plan leaves waiting ──► nodes for each application, where a provider makes requests
+                                 ──► else the pods of one application, without their gates
+    nodes that will go           ──► nodes in their place
+
+Pure; `application_recovery` and `cluster_room` call it.
+"""
+
+import heapq
+from collections.abc import Collection, Iterable, Mapping
+
+from rekindle.coordination.announced_losses import SCALE_DOWN
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.applications.application_incident import ApplicationLook, OpenStory, ordered
+from rekindle_operator.applications.application_plan import ApplicationPlan, upstream
+from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.provisioning.node_demand import PENDING_PODS
+
+
+def replacements(
+    looks: Iterable[ApplicationLook], free: Mapping[str, int], node_millis: int
+) -> dict[str, int]:
+    """How many nodes of a size to ask for on behalf of each application, the most important first,
+    in place of nodes that are announced to go: as many as their pods need that find no room in what
+    is `free` (thousandths of a core) on others. None in place of nodes that an autoscaler takes
+    away: it has decided that there are too many, and would take away the next one."""
+    # where most is free comes first, of the nodes that are there and of those that are asked for
+    room = [(-millis, name) for name, millis in free.items()]
+    heapq.heapify(room)
+    found: dict[str, int] = {}
+    for look in looks:
+        for pod in sorted(look.going, key=lambda pod: (-pod.held_millis, pod.uid)):
+            if look.announced[pod.node].source in SCALE_DOWN:
+                continue
+            name = look.application.place.application
+            if room and -room[0][0] >= pod.held_millis:
+                most, where = room[0]
+                heapq.heapreplace(room, (most + pod.held_millis, where))
+            else:
+                found[name] = found.get(name, 0) + 1
+                heapq.heappush(room, (pod.held_millis - node_millis, ""))
+    return found
+
+
+def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) -> dict[str, int]:
+    """How many nodes of a size to ask for on behalf of each application, the most important first:
+    together as many as all that waits needs."""
+    found, total, nodes = {}, 0, 0
+    for name in order:
+        millis = plan.waiting_millis.get(name, 0)
+        if millis and node_millis:
+            total += millis
+            wanted = -(-total // node_millis)
+            found[name], nodes = wanted - nodes, wanted
+    return {name: count for name, count in found.items() if count}
+
+
+def seen_by_autoscalers(
+    held: Effective,
+    made: ApplicationPlan,
+    looks: Mapping[Place, ApplicationLook],
+    open_: Mapping[Place, OpenStory],
+    now: float,
+) -> frozenset[str]:
+    """UIDs of pods that may look for a node beyond the plan, at this moment of `time.monotonic`;
+    none where a provider makes requests."""
+    if any(item.provider != PENDING_PODS for item in held.providers):
+        return frozenset()
+    return _most_important(made, looks, {p for p, story in open_.items() if story.is_coming(now)})
+
+
+def _most_important(
+    made: ApplicationPlan, looks: Mapping[Place, ApplicationLook], coming: Collection[Place]
+) -> frozenset[str]:
+    """The pods of the most important application that
+    waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
+    less important ones that find no node keep nobody waiting. Applications whose pods are `coming`
+    count as waiting: a less important pod would get the free node that is kept for them."""
+    if made.admitted:
+        return frozenset()
+    by_name = {look.application.place.application: look for look in looks.values()}
+    demands = {name: look.demand(affected=True) for name, look in by_name.items()}
+    there = (
+        look for place, look in looks.items() if look.waiting or look.pending or place in coming
+    )
+    for first in ordered(there):
+        name = first.application.place.application
+        group = upstream(name, demands)
+        pending = (pod for other in group for pod in by_name[other].awaited)
+        if any(not pod.gated_by_others for pod in pending):
+            return frozenset()  # what is less important waits for it
+        needed = {uid for other in group for uid in demands[other].needed()}
+        found = {pod.uid for other in group for pod in by_name[other].waiting} & needed
+        if not found and demands[name].is_of_use:
+            found = {pod.uid for pod in first.waiting[:1]}
+        if found:
+            return frozenset(found)
+        if not (first.waiting or first.pending):
+            return frozenset()
+    return frozenset()
