@@ -73,6 +73,11 @@ class CommitSegment:
                 record, before = _unpacked(json.loads(line), before)
                 yield number, record
 
+    def own_file(self, number: int) -> bytes:
+        """What one of the records has as a file of its own. Raises as `records`."""
+        _, record = next(self.records(number))
+        return record_format.encode("commit", record)
+
     def _whole(self, number: int, line: bytes) -> Record | DamagedError:
         try:
             return record_format.decode("commit", line, f"{self.where}: record {number}")
@@ -162,8 +167,7 @@ def own_file(files: Files, number: int) -> bytes:
     """What a record that is in a segment has as a file of its own. Raises as `read`."""
     segment = read(files, number)
     assert segment is not None, f"{name_of(number)} is not there any more"
-    _, record = next(segment.records(number))
-    return record_format.encode("commit", record)
+    return segment.own_file(number)
 
 
 def newest(files: Files) -> int:

@@ -144,10 +144,14 @@ class ApplicationLook:
     def lacks_pods(self) -> bool:
         """Whether there are fewer pods than its minimum, those that wait or look for a node
         included. Those of a lost node are deleted before Spark makes others."""
-        made = (*self.waiting, *self.pending)
-        has_driver = self.driver_runs or any(pod.role == "driver" for pod in made)
-        executors = self.running + sum(pod.role == "executor" for pod in made)
+        has_driver, executors = self._counted((*self.waiting, *self.pending))
         return not has_driver or executors < self.need.minimum_executors
+
+    def _counted(self, pods: Collection[PodSeen]) -> tuple[bool, int]:
+        """Whether there is a driver, and how many executors, with these pods beside those that have
+        a node."""
+        has_driver = self.driver_runs or any(pod.role == "driver" for pod in pods)
+        return has_driver, self.running + sum(pod.role == "executor" for pod in pods)
 
     @property
     def is_silent(self) -> bool:
@@ -158,15 +162,14 @@ class ApplicationLook:
         """For the planner. One that has lost nothing and waits for nothing is as it wants to be."""
         driver = next((pod for pod in self.waiting if pod.role == "driver"), None)
         executors = [pod for pod in self.waiting if pod.role == "executor"]
-        pending = sum(pod.role == "executor" for pod in self.pending)
-        has_driver = self.driver_runs or any(pod.role == "driver" for pod in self.pending)
+        has_driver, running = self._counted(self.pending)
         content = not (affected or self.waiting)
         return ApplicationDemand(
             name=self.application.place.application,
             priority=self.priority,
             driver=None if driver is None else PodDemand(driver.uid, driver.cpu_millis),
             executors=tuple(PodDemand(pod.uid, pod.cpu_millis) for pod in executors),
-            running=self.running + pending,
+            running=running,
             driver_runs=has_driver or content,
             minimum=0 if content else self.need.minimum_executors,
             depends_on=self.need.depends_on,

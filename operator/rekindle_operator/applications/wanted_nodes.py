@@ -73,10 +73,10 @@ def seen_by_autoscalers(
 def _most_important(
     made: ApplicationPlan, looks: Mapping[Place, ApplicationLook], coming: Collection[Place]
 ) -> frozenset[str]:
-    """The pods of the most important application that
-    waits, with those of all that it depends on, which an autoscaler has to see. One at a time;
-    less important ones that find no node keep nobody waiting. Applications whose pods are `coming`
-    count as waiting: a less important pod would get the free node that is kept for them."""
+    """The pods of the most important application that waits, with those of all that it depends on,
+    which an autoscaler has to see. One at a time; less important ones that find no node keep nobody
+    waiting. Applications whose pods are `coming` count as waiting: a less important pod would get
+    the free node that is kept for them."""
     if made.admitted:
         return frozenset()
     by_name = {look.application.place.application: look for look in looks.values()}

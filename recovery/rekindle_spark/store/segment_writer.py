@@ -135,8 +135,9 @@ class SegmentWriter:
             return self.files.read(_name(number))
         except FileNotFoundError:
             # an older driver may just have made it
-            if commit_segments.read(self.files, number) is not None:
-                return commit_segments.own_file(self.files, number)
+            segment = commit_segments.read(self.files, number)
+            if segment is not None:
+                return segment.own_file(number)
             where = f"{self.files.place}/{_name(number)}"
             remedy = "restore it from a copy of the store"
             raise DamagedError(where=where, what="is not there", remedy=remedy) from None

@@ -157,9 +157,7 @@ class World:
     def forget_executors(self, *names: str) -> None:
         """The lost executors of these applications are gone, and Spark has yet to make others."""
         for name in names:
-            before = executor(name, 1)["metadata"]
-            self.known.registry.forget_pod(before["uid"])
-            self.pods.pop(before["name"], None)
+            self._forget(executor(name, 1))
 
     def replaced(self, name: str, *gates: str) -> None:
         """The lost executor is gone, and Spark has made another one, which waits."""
@@ -172,12 +170,14 @@ class World:
 
     def remade(self, name: str, *gates: str, number: int = 2) -> None:
         """The executor before is gone, and Spark has made another one, with these gates."""
-        before = executor(name, number - 1)["metadata"]
-        self.known.registry.forget_pod(before["uid"])
-        self.pods.pop(before["name"], None)
+        self._forget(executor(name, number - 1))
         made = executor(name, number, node="", phase="Pending")
         made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
         self.see(made)
+
+    def _forget(self, pod: Body) -> None:
+        self.known.registry.forget_pod(pod["metadata"]["uid"])
+        self.pods.pop(pod["metadata"]["name"], None)
 
     def turn(self, seconds: float = 1.0) -> None:
         self.now += seconds
