@@ -16,16 +16,17 @@ SETTLED_POLL_SECONDS = 0.005
 
 @dataclass(slots=True, eq=False)
 class Kubelet:
-    """Of one node. `clock_seconds` is how far its clock is ahead, `said` what it has said of itself
-    last (whether it is Ready, reason, message), `renewed_at` when its lease was renewed last (the
-    loop's time), `repeats` with how many renewals more it says that again, `busy` what is under
-    way; on a `real` node containers run."""
+    """Of one node. `clock_seconds` is how far its clock is ahead, `clock_was_set` whether that has
+    ever changed, `said` what it has said of itself last (whether it is Ready, reason, message),
+    `renewed_at` when its lease was renewed last (the loop's time), `repeats` with how many renewals
+    more it says that again, `busy` what is under way; on a `real` node containers run."""
 
     name: str
     uid: str
     address: str
     alive: bool = True
     clock_seconds: float = 0.0
+    clock_was_set: bool = False
     said: tuple[bool, str, str] = (True, "", "")
     renewed_at: float = 0.0
     repeats: int = 0

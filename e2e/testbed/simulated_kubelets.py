@@ -90,6 +90,12 @@ class SimulatedKubelets(EventLoopThread):
         return tuple(name for name, kubelet in self._kubelets.items() if kubelet.alive)
 
     @property
+    def with_set_clocks(self) -> tuple[str, ...]:
+        """Those whose clocks were set: after one was set back, the controller manager takes no
+        renewal for newer than the last until it has caught up."""
+        return tuple(name for name, kubelet in self._kubelets.items() if kubelet.clock_was_set)
+
+    @property
     def renewals(self) -> int:
         """How many renewals of leases have been done."""
         return self._heartbeats.renewals
@@ -151,6 +157,7 @@ class SimulatedKubelets(EventLoopThread):
         async def set_all() -> None:
             for kubelet in self._check(names):
                 kubelet.clock_seconds = ahead_seconds
+                kubelet.clock_was_set = True
 
         self._call(set_all())
 

@@ -1,7 +1,8 @@
 """The nodes of a cluster that several tests use, one after the other.
 
 Sound ones go from test to test, which saves their start and keeps the cluster from ever being
-empty; what a test has lost, tainted or drained gives way to new ones. The conftest makes it.
+empty; what a test has lost, tainted, drained or given another clock gives way to new ones. The
+conftest makes it.
 """
 
 from collections import defaultdict
@@ -33,16 +34,16 @@ class Grounds:
                 self.nodes.add(missing, zone=zone, wait=False)
                 staying |= set(self.nodes.names[-missing:])
         self.nodes.remove(*(name for name in self.nodes.names if name not in staying))
-        self.nodes.set_clock(*self.nodes.names, ahead_seconds=0.0)
         self.nodes.await_ready(*self.nodes.names)
 
     def _sound(self) -> dict[str, list[str]]:
         """By zone, the nodes that are as they were made."""
         found: dict[str, list[str]] = defaultdict(list)
+        living = set(self.nodes.living) - set(self.nodes.with_set_clocks)
         listed: Any = self.core.list_node()
         for node in listed.items:
             name, zone = node.metadata.name, (node.metadata.labels or {}).get(ZONE, "")
-            if name in self.nodes.living and _is_sound(node):
+            if name in living and _is_sound(node):
                 found[zone].append(name)
         return found
 

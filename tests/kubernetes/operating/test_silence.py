@@ -4,6 +4,7 @@ When every node is silent at once it may be us who cannot see, so nothing is don
 is heard.
 """
 
+from grounds import Grounds
 from node_requests import KARPENTER, NodeRequests
 from operating_world import World, await_that
 
@@ -24,6 +25,17 @@ def test_nodes_with_wrong_clocks_that_are_not_ready_and_renew_their_leases_are_n
     world.nodes.report_ready(*every, ready=True)
     world.lose(*world.executors_nodes()[:2])
     await_that(lambda: world.driver.plans())
+
+
+def test_a_node_whose_clock_was_set_back_gives_way_to_a_new_one(grounds: Grounds) -> None:
+    """None of its renewals counts for ten minutes, so it would turn Unknown in the next test."""
+    grounds.lay_out({"a": 3})
+    back, *others = grounds.nodes.names
+    grounds.nodes.set_clock(back, ahead_seconds=600.0)
+    grounds.nodes.set_clock(back, ahead_seconds=0.0)
+    grounds.lay_out({"a": 3})
+    assert back not in grounds.nodes.names
+    assert set(others) < set(grounds.nodes.names)
 
 
 def test_a_stopped_kubelet_whose_pods_live_is_no_failure_and_a_loss_after_it_is_one(
