@@ -42,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     operator.add_argument(
         "--rest-seconds", type=float, default=60, metavar="S", help="how long it rests (60)"
     )
+    operator.add_argument(
+        "--plain", action="store_true", help="a store without TLS and rights, to compare"
+    )
     operator.add_argument("--report", type=Path, help="a new directory for figures and logs")
     operator.set_defaults(measure=_operator)
     planning = kinds.add_parser("applications", help="the first plan for many whole applications")
@@ -63,7 +66,7 @@ def _operator(given: argparse.Namespace, command: str) -> bool:
     cli_options.check_range("--rest-seconds", given.rest_seconds, 1, 3_600)
     from operator_benchmark import operator_at_scale as benchmark
 
-    settings = benchmark.ScaleSettings(size, given.lease_seconds, given.rest_seconds)
+    settings = benchmark.ScaleSettings(size, given.lease_seconds, given.plain, given.rest_seconds)
     if given.report is not None:
         return benchmark.measure(settings, cli_options.new_directory(given.report), command)
     with tempfile.TemporaryDirectory(prefix="bench-operator-") as directory:

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
+from operator_benchmark.cpu_waits import CpuWaits
 from rekindle.model.errors import RunError
 from rekindle_local import process_sets
 from rekindle_local.daemons import Daemon, end_daemons
@@ -26,6 +27,7 @@ class OperatorProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / f"{NAME}.jsonl"
         self._daemon = Daemon(NAME, directory, None)
+        self._waits: CpuWaits | None = None
         self._command = [
             *(sys.executable, "-m", "rekindle_operator", "--identity", NAME),
             *("--log", str(self.log), "--port", "0", *options),
@@ -46,9 +48,12 @@ class OperatorProcess:
                 what="does not start",
                 remedy=f"see {self._daemon.log} and {self.log}",
             )
+        self._waits = CpuWaits(self.process_id).__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._waits is not None:
+            self._waits.__exit__()
         end_daemons([self._daemon], self._watcher)
         self._watcher.close()
 
@@ -62,6 +67,12 @@ class OperatorProcess:
     def cpu_seconds(self) -> float:
         """CPU time so far, of all its threads."""
         return process_sets.cpu_seconds([self.process_id])
+
+    def waited_seconds(self, since: float, until: float) -> float:
+        """How long the thread that waited longest for a CPU did so between two moments (since
+        1970)."""
+        assert self._waits is not None
+        return self._waits.longest(since, until)
 
     @property
     def resident_megabytes(self) -> float:

@@ -1,13 +1,17 @@
 """The pure parts of the operator's benchmark: what stands where, and rows of bars."""
 
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
 
-from operator_benchmark import cluster_layout, operator_at_scale, operator_bars
+from operator_benchmark import cluster_layout, cpu_waits, operator_at_scale, operator_bars
 from operator_benchmark.cluster_layout import ClusterSize
 from rekindle.model.errors import InputError
+from rekindle_local import process_sets
 from rekindle_operator.api import recovery_class, recovery_policy
 from rekindle_operator.cluster.pods import Occupant, PodSeen, pod_seen
 
@@ -20,7 +24,9 @@ FIGURES = {
     "report_to_plan_seconds": operator_bars.spread([0.1, 0.2]),
     "expiry_to_recovery_seconds": 1.0,
     "expiry_seen_to_recovery_seconds": 1.0,
+    "recovery_waited_seconds": 0.5,
     "all_plans_seconds": 20.0,
+    "all_plans_waited_seconds": 4.0,
     "applications_planned": 20,
     "applications_hit": 20,
     "nodes_lost": 18,
@@ -104,6 +110,43 @@ def test_a_spread_names_the_middle_and_the_worst() -> None:
     assert math.isnan(operator_bars.spread([])["max"])
 
 
+def test_the_thread_that_waited_longest_between_two_moments_counts() -> None:
+    second = 10**9
+    samples = [
+        (1.0, {"a": 0, "b": 5 * second}),
+        (2.0, {"a": 1 * second, "b": 5 * second}),
+        (3.0, {"a": 1 * second, "b": 7 * second, "c": 1 * second}),
+        (4.0, {"a": 9 * second}),
+    ]
+    assert cpu_waits.longest_wait(samples, 1.5, 3.5) == 2.0
+    assert cpu_waits.longest_wait(samples, 0.0, 9.0) == 9.0
+    assert cpu_waits.longest_wait(samples, 1.5, 2.5) == 0.0
+    assert cpu_waits.longest_wait([], 0.0, 9.0) == 0.0
+
+
+def test_threads_that_share_a_cpu_wait_for_it() -> None:
+    """Two that are busy on one CPU: each waits for half of the time."""
+    allowed = os.sched_getaffinity(0)
+    command = "while True: pass"
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        started = [subprocess.Popen([sys.executable, "-c", command]) for _ in range(2)]
+    finally:
+        os.sched_setaffinity(0, allowed)
+    try:
+
+        def waited() -> bool:
+            found = cpu_waits.waited_nanoseconds(started[0].pid)
+            return max(found.values(), default=0) > 10**8
+
+        assert process_sets.await_condition(waited, limit_seconds=60.0)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert cpu_waits.waited_nanoseconds(started[0].pid) == {}
+
+
 @pytest.mark.parametrize(
     ("changed", "missed"),
     [
@@ -111,9 +154,11 @@ def test_a_spread_names_the_middle_and_the_worst() -> None:
         ({"resident_megabytes_max": 513.0}, [0]),
         ({"cores_at_rest": 0.21}, [1]),
         ({"report_to_plan_seconds": operator_bars.spread([0.1, 2.1])}, [2]),
-        ({"expiry_seen_to_recovery_seconds": 3.1}, [3]),
+        ({"expiry_seen_to_recovery_seconds": 3.4}, []),
+        ({"expiry_seen_to_recovery_seconds": 3.6}, [3]),
         ({"expiry_seen_to_recovery_seconds": math.nan}, [3]),
-        ({"all_plans_seconds": 30.1}, [4]),
+        ({"all_plans_seconds": 33.9}, []),
+        ({"all_plans_seconds": 34.1}, [4]),
         ({"applications_planned": 19}, [4]),
     ],
 )
