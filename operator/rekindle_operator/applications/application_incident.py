@@ -30,7 +30,6 @@ from rekindle_operator.api.custom_resources import (
     RECOVERED,
     ConditionFinding,
     camel_case,
-    clipped,
 )
 from rekindle_operator.api.recovery_policy import ApplicationNeed
 from rekindle_operator.api.recovery_resource import (
@@ -56,11 +55,11 @@ from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.pods import Labels, PodSeen
 from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.recovery import lost_nodes
 from rekindle_operator.recovery.recovery_inputs import moment
 from rekindle_operator.recovery.recovery_reasons import RecoveryReason
 
 NO_NOTICES: Final[Mapping[str, LossNotice]] = MappingProxyType({})
-BY_LENGTH_MAX: Final = 200
 NOTHING_LOST: Final[tuple[Phase, Reason, str]] = (
     "Abandoned",
     Reason.NOTICE_WITHDRAWN,
@@ -590,15 +589,8 @@ def _announced(
 ) -> tuple[AnnouncedNode, ...]:
     """Nodes with pods of it that were announced to go. One that is there without a notice stays,
     unless it was lost: then it is back, or another machine of that name."""
-    rows = {row.name: row for row in before}
-    gone = {row.name for row in lost}
-    for name, notice in look.announced.items():
-        by = clipped(notice.source, BY_LENGTH_MAX)
-        rows[name] = AnnouncedNode(name=name, by=by, until=moment(notice.until))
-    for name, row in rows.items():
-        if name in scene.there and name not in scene.notices and name not in gone:
-            rows[name] = msgspec.structs.replace(row, withdrawn=True)
-    return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
+    back = set(scene.there) - scene.notices.keys() - {row.name for row in lost}
+    return lost_nodes.announced_rows(before, look.announced, back)
 
 
 def priorities_of(held: object, now: float) -> dict[str, float]:

@@ -7,12 +7,13 @@ its moments, so that an operator that was started anew, and sees everything late
 Called by `status_builder` and `recovery_phases`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
 
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, NodeView
 from rekindle.coordination.session import Driver
 from rekindle_operator.api.custom_resources import clipped
@@ -160,17 +161,34 @@ def announced(
 ) -> tuple[AnnouncedNode, ...]:
     """Nodes of the incident that were announced to go, those that go first before others. `lost`
     are the nodes as they are told now."""
-    rows = {row.name: row for row in before}
+    known = {row.name for row in before}
     gone = {row.name for row in lost if row.confirmed_at is not None}
+    notices: dict[str, LossNotice] = {}
+    withdrawn: set[str] = set()
     for node, view in scene.state.nodes.items():
         name = scene.cluster.host(node) or node
         there = view.status is not NodeStatus.LOST
         concerned = scene.open is not None and (there or node in scene.open.lost)
         if view.notice is not None and concerned:
-            by, until = clipped(view.notice.source, BY_LENGTH_MAX), moment(view.notice.until)
-            rows[name] = AnnouncedNode(name=name, by=by, until=until)
-        elif name in rows and name not in gone and there and view.notice is None:
-            rows[name] = msgspec.structs.replace(rows[name], withdrawn=True)
+            notices[name] = view.notice
+        elif name in known and name not in gone and there and view.notice is None:
+            withdrawn.add(name)
+    return announced_rows(before, notices, withdrawn)
+
+
+def announced_rows(
+    before: Iterable[AnnouncedNode],
+    notices: Mapping[str, LossNotice],
+    withdrawn: Set[str],
+) -> tuple[AnnouncedNode, ...]:
+    """The rows of announced nodes with the notices that there are now, those that go first before
+    others; `withdrawn` names those whose notice is gone."""
+    rows = {row.name: row for row in before}
+    for name, notice in notices.items():
+        by = clipped(notice.source, BY_LENGTH_MAX)
+        rows[name] = AnnouncedNode(name=name, by=by, until=moment(notice.until))
+    for name in withdrawn & rows.keys():
+        rows[name] = msgspec.structs.replace(rows[name], withdrawn=True)
     return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
 
 
