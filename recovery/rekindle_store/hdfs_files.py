@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from hdfs_native import Client, WriteOptions
 
 from rekindle.model.errors import first_line
-from rekindle_store.local_files import OUTPUTS
+from rekindle_store.local_files import CHECKPOINTS, OUTPUTS
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 # Who waits for a store tries again, and says so: of itself the client would for many minutes.
@@ -100,12 +100,18 @@ class HdfsFiles:
                     self.client.delete(self._path(folder), recursive=False)
 
     def remove_leftovers(self, seconds: float) -> None:
-        """See `store_files.Files`. They are in one folder."""
+        """See `store_files.Files`. Files are in one folder."""
         newest = (time.time() - seconds) * 1000
         with suppress(FileNotFoundError), self._answers():
             for status in self.client.list_status(self._path(UNFINISHED)):
                 if not status.isdir and status.modification_time < newest:
                     self.client.delete(status.path)
+        with suppress(FileNotFoundError), self._answers():
+            for status in self.client.list_status(self._path(CHECKPOINTS)):
+                name = status.path.rpartition("/")[2]
+                if status.isdir and name.isdecimal() and status.modification_time < newest:
+                    with suppress(OSError), self._answers():  # it is not empty
+                        self.client.delete(status.path, recursive=False)
 
     def _write(self, name: str, data: bytes, *, instead: bool, moved: Moved = unwatched) -> None:
         """A file whole under its name; `instead` of one that may be there."""

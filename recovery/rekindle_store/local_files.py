@@ -102,6 +102,7 @@ def make_folder(path: Path) -> None:
 
 
 OUTPUTS = "outputs"
+CHECKPOINTS = "checkpoints"
 
 
 class LocalFiles:
@@ -216,6 +217,16 @@ class LocalFiles:
                     with suppress(FileNotFoundError):
                         if path.stat().st_mtime < newest:
                             path.unlink()
+        self._remove_empty(newest)
+
+    def _remove_empty(self, newest: float) -> None:
+        """Those of checkpoints in which nothing has changed since a moment: a folder with files is
+        not removed by this call."""
+        with suppress(FileNotFoundError), os.scandir(self.directory / CHECKPOINTS) as entries:
+            for entry in entries:
+                if entry.name.isdecimal() and entry.stat().st_mtime < newest:
+                    with suppress(OSError):
+                        os.rmdir(entry.path)
 
 
 def _pass_on(error: OSError) -> None:

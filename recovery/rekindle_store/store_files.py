@@ -94,8 +94,9 @@ class Files(Protocol):
         """Remove files, as far as they are there."""
 
     def remove_leftovers(self, seconds: float) -> None:
-        """Remove what processes have left that were killed while they made files, if it is older
-        than so many seconds. It may look at each file of the store."""
+        """Remove what processes have left that were killed while they made files, and empty folders
+        of checkpoints that came to nothing, if it is older than so many seconds. It may look at
+        each file of the store."""
 
 
 def at(place: str | Path) -> Files:

@@ -39,6 +39,8 @@ from rekindle.model.incidents import Incident, IncidentKind, NodeLoss
 from rekindle.model.reasons import Reason
 from rekindle.model.sentences import counted, percent
 
+LOST_KEPT_MAX = 100
+
 Result = tuple[CoordinationState, tuple[Instruction, ...]]
 
 
@@ -177,7 +179,7 @@ def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> R
         before = max(before, state.nodes_expected)
     placed = len(state.placement)
     gone = {node: replace(state.nodes[node], status=NodeStatus.LOST, lost_at=now) for node in lost}
-    state = _without_lost(replace(state, nodes={**state.nodes, **gone}))
+    state = _without_lost(replace(state, nodes={**_remembered(state), **gone}))
     stopped = placed - len(state.placement)
     text = f"Lost {', '.join(lost)}: {stopped} of {counted(placed, 'partition')} stop."
     details = {"nodes": lost, "partitions_stopped": stopped}
@@ -189,6 +191,16 @@ def _mark_lost(state: CoordinationState, lost: tuple[str, ...], now: float) -> R
     due = Due(now, reason) if _living(state) else None
     state, told = enter_incident(replace(state, due=due), incident)
     return state, (RecordEvent("nodes-lost", reason, text, details), *told)
+
+
+def _remembered(state: CoordinationState) -> dict[str, NodeView]:
+    """All nodes, but of those that are lost and in no open incident only the last hundred: each
+    executor that is replaced may be another node, and the record of them is bounded."""
+    concerned = set(state.incident.lost if state.incident is not None else ())
+    old = [node for node in with_status(state, NodeStatus.LOST) if node not in concerned]
+    old.sort(key=lambda node: state.nodes[node].lost_at or 0.0)
+    forgotten = set(old[:-LOST_KEPT_MAX])
+    return {node: view for node, view in state.nodes.items() if node not in forgotten}
 
 
 def _without_lost(state: CoordinationState) -> CoordinationState:

@@ -34,6 +34,9 @@ from rekindle_spark.output import output_commit
 PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
 # How far live partitions may be behind an epoch for whose checkpoint they are waited for.
 WAITED_EPOCHS_MAX = 8
+# So many checkpoints in a row after which nothing could be removed are more than a store that was
+# away for a moment.
+TOLD_AFTER = 3
 
 
 @dataclass(slots=True)
@@ -46,7 +49,8 @@ class CheckpointCoordinator:
     `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
     as any other. `shared` is the newest epoch for which an older driver may still write files, as
     it has fixed its input after this one had started, or carries a savepoint over to it; `begun` is
-    the newest whose checkpoint has been begun."""
+    the newest whose checkpoint has been begun. `kept_in_a_row` counts checkpoints after which what
+    is needed no more could not be removed."""
 
     application: DriverContext
     epoch: int | None = None
@@ -68,6 +72,7 @@ class CheckpointCoordinator:
     ended: list[Result] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)
     state_bytes: dict[int, int] = field(default_factory=dict)
+    kept_in_a_row: int = 0
 
     def due(self, epoch: int, work: Ranges) -> int | None:
         """The epoch to checkpoint in this job, or None.
@@ -135,7 +140,8 @@ class CheckpointCoordinator:
         self.behind = _behind(application, epoch, work)
         self.written, self.is_input_stored = None, not self.behind
         self.sizes, self.bases = {}, {}
-        application.store.begin_checkpoint(epoch)
+        if self.waiting or self.behind:  # else nobody writes a file there, and none is removed
+            application.store.begin_checkpoint(epoch)
 
     def within(self, work: Ranges) -> int | None:
         """The epoch of the checkpoint on its way, where a job with `work` runs that for partitions
@@ -272,6 +278,7 @@ class CheckpointCoordinator:
             self._give_up(f"a fenced driver has left a record of epoch {epoch}")
             return
         application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
+        self._tell_kept(application.store.not_removed)
         if published is not None:
             output_commit.publish_staged(application, epoch, published)
         with application.lock:
@@ -293,6 +300,12 @@ class CheckpointCoordinator:
         application.remove(emptied)
         if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)
+
+    def _tell_kept(self, trouble: str) -> None:
+        """Say that what is needed no more cannot be removed: once, until it could be again."""
+        self.kept_in_a_row = self.kept_in_a_row + 1 if trouble else 0
+        if self.kept_in_a_row == TOLD_AFTER:
+            self.application.events.write("removal-failed", text=trouble)
 
     def _give_up(self, text: str) -> None:
         self.application.events.write("checkpoint-failed", text=text)

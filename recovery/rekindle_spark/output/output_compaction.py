@@ -131,9 +131,16 @@ class Compaction:
         """Remove what other drivers have left: data files of theirs that no index names where there
         is one for their commits, and rows of branches that nobody reads any more."""
         settled = self.settled()
-        found = [f"outputs/{name}" for name in self.files.stream_names("outputs")]
-        self._remove(self._left(found))
-        self._remove(name for name in found if checkpoint_records.is_read_no_more(name, settled))
+        written: list[str] = []
+        waited: list[str] = []
+        for name in (f"outputs/{one}" for one in self.files.stream_names("outputs")):
+            # not a list of all: queries that stand still leave millions of files of single epochs
+            if compacted_outputs.data_span(name) is not None:
+                written.append(name)
+            elif checkpoint_records.is_read_no_more(name, settled):
+                waited.append(name)
+        self._remove(self._left(written))
+        self._remove(waited)
         self.swept = True
 
     def _left(self, found: Iterable[str]) -> Iterator[str]:

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rekindle.model import record_format
-from rekindle.model.errors import DamagedError, FencedError, InputError
+from rekindle.model.errors import DamagedError, FencedError, InputError, first_line
 from rekindle_spark.store import commit_summary, library_versions
 from rekindle_spark.store.commit_summary import CommitSummary
 from rekindle_spark.store.store_retry import StoreRetry
@@ -110,6 +110,8 @@ class CheckpointStore:
         self.covered = 0
         # the newest epoch that no start runs again, of this driver's checkpoints
         self.settled = 0
+        # why what the newest checkpoint made needless could not be removed; "" where it could
+        self.not_removed = ""
         # steps that branches which are left out begin with, or were, and which records say so
         self.branches: set[str] = set()
         self.branch_numbers: frozenset[int] = frozenset()
@@ -307,9 +309,12 @@ class CheckpointStore:
             return False
         with self.lock:  # it may have taken in more meanwhile
             self.fold.forget(record)
-        with suppress(OSError):  # what cannot be removed now goes with the next one
+        self.not_removed = ""
+        try:
             self.check_generation()
             self._prune(self._sound_checkpoints())
+        except OSError as error:  # what cannot be removed now goes with the next one
+            self.not_removed = first_line(error)
         return True
 
     def _creates(
@@ -351,6 +356,7 @@ class CheckpointStore:
         needed = {name for record in kept for name in checkpoint_records.files(record)}
         begin = min(checkpoint_records.oldest(record) for record in kept)
         self.files.remove(f"checkpoints/{one['epoch']}.json" for one in records if one not in kept)
+        self.settled, self.covered = begin, _all_cover(kept)  # starts go by these records alone
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
             self.files.remove(f"{folder}/{number}.json" for number in old)
@@ -362,7 +368,6 @@ class CheckpointStore:
         )
         self.files.remove(name for name in older if name not in needed)
         self._prune_branches(begin)
-        self.settled, self.covered = begin, _all_cover(kept)
 
     def _prune_branches(self, begin: int) -> None:
         """Remove what has waited for branches up to an epoch behind which all starts begin."""

@@ -154,6 +154,20 @@ def test_what_a_killed_process_has_left_goes_when_it_is_old_and_nothing_else(
     assert sorted(store.names("outputs")) == [".1.json.ab12.unfinished", ".hidden", "unfinished"]
 
 
+def test_folders_of_checkpoints_that_came_to_nothing_go_when_they_are_old(
+    store: Files, tmp_path: Path
+) -> None:
+    checkpoints = tmp_path / "store" / "checkpoints"
+    for name in ("7", "8", "9", "@eaDir"):
+        (checkpoints / name).mkdir(parents=True)
+    (checkpoints / "8" / "counts-0.state").write_bytes(b"state")
+    for name in ("7", "8", "@eaDir"):
+        os.utime(checkpoints / name, (1.0, 1.0))
+    store.remove_leftovers(3_600.0)
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["8", "9", "@eaDir"]
+    assert store.names("checkpoints") == ["8/counts-0.state"]
+
+
 def test_two_that_put_the_same_file_at_once_do_not_meet(store: Files, tmp_path: Path) -> None:
     replace, other = Path.replace, store_files.at(tmp_path / "store")
 

@@ -156,3 +156,32 @@ def test_whatever_happens_it_ends_once_all_nodes_are_back(
     run.finish()
     assert set(run.state.placement) == set(graph.partitions(topology))
     assert (run.state.incident, run.state.starting) == (None, False)
+
+
+def test_of_nodes_that_are_lost_one_after_the_other_only_the_last_are_remembered() -> None:
+    """Where each executor is a node of its own name, as on Kubernetes, every loss is a new one."""
+    topology = Topology((TopologyOperator("o", 1),), (), (Query("q", "o", 1),)).checked()
+    run = Run(topology, Policy(stabilisation_seconds=0.0, correlated_nodes_min=2), resumed=False)
+    run.tell(coordination_events.NodeBack("stays", CAPACITY_PERCENT), 1.0)
+    for number in range(300):
+        run.tell(coordination_events.NodeBack(f"pod-{number}", CAPACITY_PERCENT), 1.0)
+        run.tell(coordination_events.NodesLost((f"pod-{number}",)), 100.0)
+        run.tell(coordination_events.PlanAcknowledged(run.state.plan_epoch), 1.0)
+        run.tell(coordination_events.CheckpointCompleted(number), 1.0)
+    assert {"stays", "pod-299"} < run.state.nodes.keys()
+    assert "pod-0" not in run.state.nodes
+    assert len(run.state.nodes) <= 103
+
+
+def test_nodes_of_an_open_incident_are_all_remembered() -> None:
+    topology = Topology((TopologyOperator("o", 1),), (), (Query("q", "o", 1),)).checked()
+    run = Run(topology, Policy(stabilisation_seconds=0.0), resumed=False)
+    many = tuple(f"pod-{number}" for number in range(300))
+    for node in (*many, "stays"):
+        run.tell(coordination_events.NodeBack(node, CAPACITY_PERCENT), 1.0)
+    run.tell(coordination_events.NodesLost(many), 1.0)
+    run.tell(coordination_events.NodeBack("late", CAPACITY_PERCENT), 1.0)
+    run.tell(coordination_events.NodesLost(("late",)), 1.0)
+    assert run.state.incident is not None
+    assert set(run.state.incident.lost) == {*many, "late"}
+    assert set(many) < run.state.nodes.keys()

@@ -50,7 +50,7 @@ def application() -> Any:
         progress=progress,
         settings=Settings(),
         executors={"a": "n1"},
-        store=SimpleNamespace(begin_checkpoint=begun.append),
+        store=SimpleNamespace(begin_checkpoint=begun.append, not_removed=""),
         begun=begun,
         lock=threading.RLock(),
         newest=NEWEST,
@@ -320,6 +320,42 @@ def test_who_is_held_back_before_the_checkpoints_epoch_takes_it_down(
     trailed.advance()
     assert trailed.epoch is None
     assert application.told[-1][0] == "checkpoint-failed"
+
+
+def test_no_folder_is_made_where_nobody_writes_a_state(application: Any) -> None:
+    """Nothing but the removal of a file in it removes a folder, so each would stay for good."""
+    pipeline = Pipeline("stateless")
+    pipeline.source("rows", UnreadSource(SCHEMA, "at")).map(
+        "same", lambda rows: rows, schema=SCHEMA
+    ).sink("out")
+    progress = PartitionTable(program.build(pipeline), RestorePoints(4))
+    numbers = range(len(progress.program.partition_names))
+    for partition in numbers:
+        progress.place(partition, "a", 1)
+        progress.finished[partition] = NEWEST
+        progress.live.add(partition)
+    application.program, application.progress = progress.program, progress
+    taking = checkpointing(application, 11.0)
+    assert taking.due(8, dict.fromkeys(numbers, (8, 8))) == 8
+    assert (taking.waiting, application.begun) == (set(), [])
+
+
+def test_what_cannot_be_removed_again_and_again_is_said_once(application: Any) -> None:
+    said: list[str] = []
+    application.store.complete_checkpoint = lambda *_: True
+    application.events = SimpleNamespace(write=lambda kind, **_: said.append(kind))
+    application.digests, application.cuts, application.remove = {}, {}, lambda _: None
+    taking = checkpointing(application, 11.0)
+    for epoch, trouble in enumerate(["denied", "", *["denied"] * 5, "", *["denied"] * 3], 8):
+        application.store.not_removed = trouble
+        taking.last_at -= 11.0
+        assert taking.due(epoch, dict.fromkeys(NEXT, (epoch, epoch))) == epoch
+        application.newest = epoch
+        taking.waiting.clear()
+        taking.advance()
+    # after the third, and the third after one that went well
+    assert said.count("removal-failed") == 2
+    assert [number for number, kind in enumerate(said) if kind != "checkpoint"] == [5, 12]
 
 
 def completed(application: Any, *, is_urgent: bool, newest: int = 8) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The store: records are made once, a newer driver fences an older one, readers see what stands."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -200,6 +201,30 @@ def test_a_driver_that_is_fenced_while_it_completes_a_checkpoint_removes_nothing
         older.complete_checkpoint(2, states("rows/0"))
     assert sorted(path.name for path in (tmp_path / "checkpoints").glob("1*")) == ["1", "1.json"]
     assert 1 in newer.read().offsets
+
+
+def test_what_may_not_be_removed_is_told_and_holds_up_no_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = with_states(tmp_path, 1, 2, 3)
+    for epoch in (1, 2):
+        assert store.complete_checkpoint(epoch, states())
+    assert (store.not_removed, store.settled) == ("", 1)
+    names = store.files.names
+
+    def refused(folder: str) -> list[str]:
+        if folder == "offsets":
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return names(folder)
+
+    monkeypatch.setattr(store.files, "names", refused)
+    assert store.complete_checkpoint(3, states())
+    assert "Permission denied" in store.not_removed
+    assert store.settled == 2
+    monkeypatch.undo()
+    store.log_offsets(4, cut(4))
+    assert store.complete_checkpoint(4, states())
+    assert store.not_removed == ""
 
 
 def test_a_record_is_on_disk_before_its_name_and_that_before_anything_goes_on(
