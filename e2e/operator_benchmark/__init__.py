@@ -7,6 +7,7 @@
     bulk_objects       many objects at once, written into etcd
     benchmark_drivers  the drivers of all applications, as far as the store shows them
     operator_process   the operator as a process that is measured
+    cpu_waits          how long a process has waited for a CPU
     application_planning  the first plan for many whole applications, without a cluster
 
 `python -m operator_benchmark` runs them. It takes the control plane from testbed, and nothing
