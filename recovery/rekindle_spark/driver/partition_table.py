@@ -380,7 +380,8 @@ class PartitionTable:
         for key in [key for key in self.choices if key[1] <= oldest]:
             del self.choices[key]
         for partition, branches in self.left_out.items():
-            if all(one.epoch <= points.epoch(partition) + 1 for one in branches.values()):
+            begin = self._begin(partition)
+            if all(one.epoch <= begin + 1 for one in branches.values()):
                 self.suspects.passed_for_good(partition)
         return self.retained.trim(
             lambda producer, epoch: (
@@ -392,6 +393,15 @@ class PartitionTable:
                 )
             )
         )
+
+    def _begin(self, partition: int) -> int:
+        """Behind which epoch a partition may yet run: its restore point; without a state, that of
+        any partition that goes on in this driver."""
+        points = self.restore_points
+        if partition not in self.program.sources:
+            return points.epoch(partition)
+        behind = (epoch for number, epoch in points.older.items() if number not in self.stopped)
+        return min([points.newest, *behind])
 
     def caught_up(self, partition: int, newest: int, gap: int) -> bool:
         """Whether a partition is so close behind that it may join the next epoch."""

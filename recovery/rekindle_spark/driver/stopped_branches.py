@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rekindle.model.errors import InputError
 from rekindle_spark import intervals
 from rekindle_spark.checkpoint import restore_points
 from rekindle_spark.checkpoint.restore_points import DurableInput, RestorePoints
@@ -51,8 +52,9 @@ def head(program: Program, chain: Chain, step: str, gone: Iterable[str] = ()) ->
     nothing else are left out with it.
 
     None where there is no such branch: beside it and `gone` nothing of the chain would be left, the
-    chain may give something else in a repeat, another chain reads both the branch and what is left,
-    or a relay would have to read what Parquet cannot hold.
+    chain may give something else in a repeat, dead letters may be missing among the rows that the
+    branch gets, another chain reads both the branch and what is left, or a relay would have to read
+    what Parquet cannot hold.
     """
     steps = {one.name: one for one in chain.steps}
     if step not in steps or not program.uncertain.isdisjoint(chain.partitions):
@@ -66,12 +68,18 @@ def head(program: Program, chain: Chain, step: str, gone: Iterable[str] = ()) ->
     readers = {edge.consumer for edge in edges if edge.step in out}
     rest = {edge.consumer for edge in edges if edge.step not in out}
     origin = steps.get(steps[step].inputs[0], chain.root)
+    # a chain of its own would choose by itself which rows are left out
+    if origin.name in program.lenient_steps:
+        return None
     is_kept = not (chain.keyed or chain.relay) or sink_files.is_writable(origin.schema)
     return step if is_kept and readers.isdisjoint(rest) else None
 
 
 def split(program: Program, records: Sequence[Mapping[str, Any]]) -> Program:
-    """A pipeline's program with a chain for each branch that the records name."""
+    """A pipeline's program with a chain for each branch that the records name.
+
+    Raises InputError where a step got dead letters behind which rows wait for a branch.
+    """
     if not records:
         return program
     made = program
@@ -80,7 +88,21 @@ def split(program: Program, records: Sequence[Mapping[str, Any]]) -> Program:
         # it is a chain already where it has stopped in several partitions
         if chain is not None and record["step"] in {step.name for step in chain.steps}:
             made = _split(made, chain, record["step"])
+    _check_waiting(made)
     return replace(made, branches=len(records), whole=program.hash)
+
+
+def _check_waiting(program: Program) -> None:
+    """Raise InputError where a repeat may write other rows for a branch than it has read."""
+    for edge in program.edges:
+        if edge.written and edge.step in program.lenient_steps:
+            branch = program.chains[edge.consumer].name
+            raise InputError(
+                where=f"step {edge.step}",
+                what=f"has dead letters, or gets rows from a step that has, and {branch} waits "
+                "for what it gives",
+                remedy="take dead_letters=True out there until a savepoint has joined the branch",
+            )
 
 
 def _split(program: Program, parent: Chain, step: str) -> Program:

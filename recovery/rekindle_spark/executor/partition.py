@@ -242,7 +242,8 @@ def _run(
         if work.readers is None:
             sinks[chain.name + dead_letter_sieve.ENDING] = _letters(chain, work, letters, sums)
     tapped = {
-        name: _tapped(chain, work, tables[step], watermark, sums) for name, step in taps.items()
+        name: _tapped(chain, _named(program, work, step), tables[step], watermark, sums)
+        for name, step in taps.items()
     }
     digest = frames.combined_digest(sums)
     choices = {
@@ -330,6 +331,13 @@ def _taps(chain: Chain, work: PartitionWork, gone: Set[str]) -> dict[str, str]:
         inputs = {step.name: step.inputs[0] for step in chain.steps}
         taps |= {branch_name(step): inputs[step] for step in sorted(work.without)}
     return {name: step for name, step in taps.items() if step not in gone}
+
+
+def _named(program: Program, work: PartitionWork, step: str) -> PartitionWork:
+    """The work, without an attempt where a repeat gives the same rows of a step, whatever others of
+    the chain leave out: a relay does not know which attempt was the last."""
+    certain = work.ordered and work.partition not in program.uncertain
+    return replace(work, attempt="") if certain and step not in program.lenient_steps else work
 
 
 def _tapped(

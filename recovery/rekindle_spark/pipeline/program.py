@@ -173,17 +173,28 @@ class Program:
         )
 
     @cached_property
+    def lenient_steps(self) -> frozenset[str]:
+        """Steps with dead letters, and all that follow them: until it is committed which rows were
+        left out, a repeat may leave out others."""
+        found: set[str] = set()
+        for chain in sorted(self.chains, key=lambda chain: self.ranks[chain.first]):
+            fed = any(edge.step in found for edge in self.edges if edge.consumer == chain.index)
+            if fed or chain.root.dead_letters:
+                found.add(chain.name)
+            for step in chain.steps:
+                if step.inputs[0] in found or step.dead_letters:
+                    found.add(step.name)
+        return frozenset(found)
+
+    @cached_property
     def lenient(self) -> frozenset[int]:
-        """The partitions that have a step with dead letters, or read from one that has: until it is
-        committed which rows were left out, a repeat may leave out others."""
-        found: set[int] = set()
-        ranks = {chain.index: self.ranks[chain.first] for chain in self.chains}
-        for index in sorted(ranks, key=ranks.__getitem__):
-            chain = self.chains[index]
-            fed = {edge.producer for edge in self.edges if edge.consumer == chain.index}
-            if fed & found or any(step.dead_letters for step in (chain.root, *chain.steps)):
-                found.add(chain.index)
-        return frozenset(number for index in found for number in self.chains[index].partitions)
+        """The partitions that have such a step."""
+        return frozenset(
+            number
+            for chain in self.chains
+            if not self.lenient_steps.isdisjoint(step.name for step in (chain.root, *chain.steps))
+            for number in chain.partitions
+        )
 
     @cached_property
     def inputs(self) -> tuple[tuple[Edge, ...], ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rekindle.model.errors import StepError
 from rekindle_spark.checkpoint.restore_points import DurableInput, RestorePoints
-from rekindle_spark.driver.partition_table import PartitionTable, Readers, Retained
+from rekindle_spark.driver.partition_table import LeftOut, PartitionTable, Readers, Retained
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_testing.runtime_builders import UnreadSource
@@ -295,3 +295,35 @@ def test_a_lost_uncertain_operator_undoes_what_was_made_of_its_output() -> None:
     kept = {key for key in progress.retained.places if key[0] in (ROWS0, COUNTED0, COUNTED1)}
     assert {epoch for _, epoch in kept} == {3, 4}, "since the restore point all is made anew"
     assert (ROWS1, 7) in progress.retained.places
+
+
+def apart_without_a_branch(progress: PartitionTable, partition: int, epoch: int) -> None:
+    """A step of the partition has ended its process: it is left out from an epoch on."""
+    fault = StepError(where="step dear", what="ended its process", remedy="mend it")
+    progress.left_out[partition] = {"dear": LeftOut(epoch, fault)}
+    progress.suspects.apart.add(partition)
+    progress.suspects.relieved.add(partition)
+
+
+def test_a_source_stays_apart_while_a_reader_may_have_it_run_with_what_is_left_out() -> None:
+    progress = running()
+    apart_without_a_branch(progress, ROWS0, 9)
+    progress.checkpointed(RestorePoints(12, {COUNTED1: 5}))
+    assert progress.suspects.apart == {ROWS0}
+    progress.checkpointed(RestorePoints(20))
+    assert progress.suspects.apart == set()
+
+
+def test_a_reader_that_has_stopped_has_no_source_run_again() -> None:
+    progress = running()
+    apart_without_a_branch(progress, ROWS0, 9)
+    progress.stop({OTHERS: StepError(where="step others", what="raised", remedy="mend it")})
+    progress.checkpointed(RestorePoints(12, {OTHERS: 5}))
+    assert progress.suspects.apart == set()
+
+
+def test_an_operator_is_no_longer_apart_once_its_own_state_is_behind_what_is_left_out() -> None:
+    progress = running()
+    apart_without_a_branch(progress, COUNTED0, 9)
+    progress.checkpointed(RestorePoints(12, {COUNTED1: 5}))
+    assert progress.suspects.apart == set()

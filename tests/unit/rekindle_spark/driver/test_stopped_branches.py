@@ -20,7 +20,7 @@ from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.executor import frames, partition, work_items
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
 from rekindle_spark.jobs import job_specs
-from rekindle_spark.output import output_commit
+from rekindle_spark.output import dead_letters, output_commit
 from rekindle_spark.output.lag_goals import LagGoals
 from rekindle_spark.output.late_row_counts import LateCounts
 from rekindle_spark.output.sink_publishing import SinkPublishers
@@ -29,7 +29,7 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
 from rekindle_spark.store.commit_summary import CommitSummary
-from rekindle_spark.user_code.dead_letter_sieve import Tolerance
+from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("size", pa.int64())])
 # rows/0, rows/1, counted/0; then the partitions of the branch
@@ -64,11 +64,13 @@ def raising_for_three(table: pa.Table) -> pa.Table:
 
 
 def built() -> Program:
-    """rows x2 -> sound -> `important`; sound -> dear -> dearer -> `cheap`, and -> counted."""
+    """rows x2 -> sound; sound -> checked, with dead letters -> `important`, and
+    sound -> dear -> dearer -> `cheap`, and -> counted."""
     pipeline = Pipeline("numbers")
     rows = pipeline.source("rows", Numbers(), parallelism=2)
-    sound = rows.map("sound", raising_for_three, schema=SCHEMA, dead_letters=True)
-    sound.sink("important", priority=10)
+    sound = rows.map("sound", unchanged, schema=SCHEMA)
+    checked = sound.map("checked", raising_for_three, schema=SCHEMA, dead_letters=True)
+    checked.sink("important", priority=10)
     dear = sound.map("dear", unchanged, schema=SCHEMA).map("dearer", unchanged, schema=SCHEMA)
     dear.sink("cheap")
     dear.window("counted", keys=["size"], size_seconds=1, aggregates={"n": count()}).sink("counts")
@@ -148,6 +150,85 @@ def test_steps_that_may_give_something_else_in_a_repeat_are_no_branch() -> None:
     rows.map("dear", unchanged, schema=SCHEMA, deterministic=False).sink("cheap")
     made = program.build(pipeline)
     assert stopped_branches.head(made, made.owner[0], "dear") is None
+
+
+def enriched(*lenient: str) -> Program:
+    """rows -> enrich -> `rich`; enrich -> risky -> cautious -> `cheap`; rows -> beside -> `all`;
+    some with dead letters."""
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", Numbers())
+    enrich = rows.map("enrich", raising_for_three, schema=SCHEMA)
+    enrich.sink("rich")
+    risky = enrich.map("risky", unchanged, schema=SCHEMA)
+    risky.map("cautious", unchanged, schema=SCHEMA).sink("cheap")
+    rows.map("beside", unchanged, schema=SCHEMA).sink("all")
+    for name in lenient:
+        pipeline.steps[name] = replace(pipeline.steps[name], dead_letters=True)
+    return program.build(pipeline)
+
+
+@pytest.mark.parametrize("lenient", [(), ("risky",), ("cautious",), ("beside",)])
+def test_a_branch_is_left_out_alone_where_no_step_before_it_has_dead_letters(
+    lenient: tuple[str, ...],
+) -> None:
+    made = enriched(*lenient)
+    assert stopped_branches.head(made, made.owner[0], "risky") == "risky"
+    split = stopped_branches.split(made, [record("risky")])
+    assert split.chains[1].copies == {"enrich"}
+    assert split.chains[1].letters == tuple(name for name in lenient if name != "beside")
+
+
+def test_a_step_before_a_branch_with_dead_letters_keeps_it_in_its_chain(tmp_path: Path) -> None:
+    made = enriched("enrich")
+    for step in ("risky", "cautious"):
+        assert stopped_branches.head(made, made.owner[0], step) is None
+    # the dead letters are the branch's own where all that follows the step is left out
+    assert stopped_branches.head(made, made.owner[0], "enrich") == "enrich"
+    found = application(tmp_path)
+    found.program = made
+    found.progress = PartitionTable(made, RestorePoints(4))
+    found.progress.place(0, "a", 1)
+    found.progress.live.add(0)
+    # the whole partition stops, and with it all queries
+    with pytest.raises(StepError, match="step risky"):
+        query_stop.stop(found, {0: replaced("risky")})
+    assert found.progress.stopped.keys() == {0}
+    assert found.store.read().branches == []
+
+
+def test_a_source_with_dead_letters_keeps_its_branches_in_its_chain() -> None:
+    made = enriched()
+    (rows,) = made.chains
+    lenient = replace(rows, root=replace(rows.root, dead_letters=True))
+    made = replace(made, chains=(lenient,))
+    assert stopped_branches.head(made, lenient, "risky") is None
+
+
+def test_dead_letters_of_a_branchs_own_steps_go_on_with_it() -> None:
+    made = enriched("enrich")
+    split = stopped_branches.split(made, [record("enrich")])
+    together, parent, branch = run(made, 0), run(split, 0), run(split, 1)
+    assert set(rows_of(branch)) == {"rich", "cheap", "enrich.dead-letters"}
+    assert rows_of(parent) | rows_of(branch) == rows_of(together)
+    assert branch.choices == together.choices != {}
+    said = {"enrich.dead-letters/0": {6: ([3], []), 7: ([], [])}}
+    # the first driver has run epochs 5 to 6 with the branch, and 7 without it
+    fold = CommitSummary(choices=said)
+    fold.take_in(
+        1,
+        {
+            "plan_epoch": 1,
+            "finished": {"rows/0": [5, 7, []]},
+            "left_out": {"enrich.dead-letters/0": 6},
+            "outputs": [],
+        },
+    )
+    history = StoreHistory({}, fold, None, [record("enrich")])
+    known = dead_letters.read_back(split, history, RestorePoints(4))
+    assert known == {
+        (1, 5): {"enrich": LeftOutRows()},
+        (1, 6): {"enrich": LeftOutRows((3,), ())},
+    }
 
 
 def test_a_branch_of_a_branch_is_a_chain_too() -> None:
@@ -315,10 +396,10 @@ def test_commits_say_how_far_outputs_of_branches_have_got(tmp_path: Path) -> Non
     output_commit.publish(found, {**content, "finished": finished})
     assert found.committed == {
         "important/0": 14,
-        "sound.dead-letters/0": 14,
+        "checked.dead-letters/0": 14,
         "cheap/0": 12,
         "important/1": 14,
-        "sound.dead-letters/1": 14,
+        "checked.dead-letters/1": 14,
         "cheap/1": 14,
     }
     told = {event["query_partition"]: event["epoch"] for event in found.told}

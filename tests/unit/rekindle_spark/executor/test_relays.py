@@ -1,6 +1,7 @@
 """A branch behind a keyed step reads what the step's partitions write for it while it is away."""
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle.model.errors import DamagedError, RunError, StepError
+from rekindle.model.errors import DamagedError, InputError, RunError, StepError
 from rekindle_spark.checkpoint import durable_input_job
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver import stopped_branches
@@ -166,6 +167,69 @@ def test_a_branch_gets_rows_of_the_types_that_its_step_gives(tmp_path: Path) -> 
     written(tmp_path, run(whole, NUMBERED0, "dear"))
     branch = relayed(made, NUMBERED0 + 1, tmp_path)
     assert rows_of(branch) == rows_of(together)
+
+
+def stream_of(*lenient: str) -> Program:
+    """rows -> checked -> numbered -> `all`; -> dear -> costly -> `cheap`, and -> beside -> `more`;
+    some with dead letters."""
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    checked = rows.filter("checked", lambda table: pc.is_valid(table["key"]))
+    numbered = checked.stateful("numbered", Numbers(), keys=["key"], schema=NUMBERED)
+    numbered.sink("all")
+    dear = numbered.filter("dear", lambda table: pc.greater(table["number"], 1))
+    dear.filter("costly", lambda table: pc.greater(table["number"], 2)).sink("cheap")
+    numbered.filter("beside", lambda table: pc.greater(table["number"], 3)).sink("more")
+    for name in lenient:
+        pipeline.steps[name] = replace(pipeline.steps[name], dead_letters=True)
+    return program.build(pipeline)
+
+
+def requested(made: Program, number: int, store: Path, epoch: int, *without: str) -> PartitionWork:
+    """The work of a partition as a host takes it from a request, in its second attempt."""
+    left_out = dict.fromkeys(without, epoch)
+    item = {"partition": number, "plan_epoch": 3, "readers": None, "without": left_out}
+    request = {"store": str(store), "dead_letters": [1, 9], "generation": 1, "attempt": 2}
+    return work_items.work(made, request, item, epoch)
+
+
+@pytest.mark.parametrize(
+    ("lenient", "first"),
+    [
+        ((), "dear"),
+        (("dear",), "dear"),
+        (("costly",), "dear"),
+        (("beside",), "dear"),
+        (("checked",), None),
+        (("numbered",), None),
+    ],
+)
+def test_where_a_branch_is_left_out_the_next_driver_finds_its_rows(
+    tmp_path: Path, lenient: tuple[str, ...], first: str | None
+) -> None:
+    whole = stream_of(*lenient)
+    assert stopped_branches.head(whole, whole.owner[1], "dear") == first
+    if first is None:
+        return
+    made = stopped_branches.split(whole, records())
+    state = partition.initial(whole.owner[1])
+    # the driver that leaves the branch out, and the next one, which goes on writing for it
+    for one, without, epoch in ((whole, ("dear",), EPOCH), (made, (), EPOCH + 1)):
+        asked = requested(one, 1, tmp_path, epoch, *without)
+        received = [replace(frame, epoch=epoch) for frame in arrived(one, 1)]
+        written(tmp_path, partition.run(one, asked, state, received))
+        relay = requested(made, 2, tmp_path, epoch)
+        branch = partition.run(made, relay, partition.initial(made.owner[2]), [])
+        together = rows_of(run(whole, 1))["cheap"][0]
+        assert rows_of(branch)["cheap"][0].equals(together)
+
+
+def test_no_step_gets_dead_letters_while_rows_behind_it_wait_for_a_branch() -> None:
+    for name in ("checked", "numbered"):
+        with pytest.raises(InputError, match=r"step numbered: has dead letters.*dear~branch waits"):
+            stopped_branches.split(stream_of(name), records())
+    for name in ("dear", "costly", "beside"):
+        assert stopped_branches.split(stream_of(name), records()).branches == 1
 
 
 def test_what_should_be_there_and_is_not_is_damage(tmp_path: Path) -> None:

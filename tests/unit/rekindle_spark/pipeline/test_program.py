@@ -188,6 +188,16 @@ def test_what_has_dead_letters_or_reads_from_it_may_leave_out_other_rows_in_a_re
     assert {built.owner[number].name for number in built.lenient} == {"rows", "hourly", "largest"}
 
 
+def test_what_reads_beside_a_step_with_dead_letters_is_the_same_in_a_repeat() -> None:
+    pipeline = Pipeline("beside")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    rows.map("checked", keep, schema=SCHEMA, dead_letters=True).sink("sound")
+    counted(rows, "hourly").sink("counts")
+    built = program.build(pipeline)
+    assert built.lenient_steps == {"checked"}
+    assert {built.owner[number].name for number in built.lenient} == {"rows"}
+
+
 def test_only_what_was_made_of_uncertain_output_depends_on_it() -> None:
     built = with_a_draw()
 
