@@ -86,6 +86,7 @@ public final class Probe {
 BROKEN = """
 package rekindle;
 
+import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -128,14 +129,28 @@ public final class Probe {
       Socket broken = reader.accept();
       broken.getInputStream().readNBytes(MESSAGE_BYTES);
       broken.getOutputStream().write(ByteBuffer.allocate(Long.BYTES).putLong(0, -1).array());
-      System.out.println(all.await(60, TimeUnit.SECONDS));
+      // what is sent once the connection is broken takes another one, and nobody reads that either
+      closing(reader).start();
+      System.out.println(all.await(200, TimeUnit.SECONDS));
       // all connections have one thread: it comes to this message behind those
       links.send(place, new byte[1], new Told(new AtomicInteger(), last));
-      reader.accept().close();
-      System.out.println(last.await(60, TimeUnit.SECONDS));
+      System.out.println(last.await(200, TimeUnit.SECONDS));
     }
     System.out.println(calls);
     System.exit(0);
+  }
+
+  private static Thread closing(ServerSocket reader) {
+    return new Thread(
+        () -> {
+          while (true) {
+            try {
+              reader.accept().close();
+            } catch (IOException ended) {
+              return;
+            }
+          }
+        });
   }
 
   private static Links links() {
@@ -149,7 +164,7 @@ public final class Probe {
 
 def said(tmp_path: Path, probe: str, *, spark: bool = False) -> list[str]:
     command = java_probe.command(tmp_path, probe, spark=spark)
-    run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     return run.stdout.splitlines()
 
 
