@@ -22,6 +22,7 @@ from rekindle_spark.checkpoint.durable_input_job import InputPreservation
 from rekindle_spark.checkpoint.restore_points import DurableInput
 from rekindle_spark.driver import driver_clock, stopped_branches
 from rekindle_spark.driver.driver_context import DriverContext
+from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.executor import job_activity
 from rekindle_spark.jobs import job_runner
 from rekindle_spark.jobs.job_idleness import Idle, Watch
@@ -46,7 +47,8 @@ class CheckpointCoordinator:
     `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
     as any other. `shared` is the newest epoch for which an older driver may still write files, as
     it has fixed its input after this one had started, or carries a savepoint over to it; `begun` is
-    the newest whose checkpoint has been begun."""
+    the newest whose checkpoint has been begun. `begins` are the cuts of the epochs that kept
+    checkpoints begin with."""
 
     application: DriverContext
     epoch: int | None = None
@@ -63,6 +65,7 @@ class CheckpointCoordinator:
     is_hurried: bool = False
     shared: int = 0
     begun: int = 0
+    begins: dict[int, Cut] = field(default_factory=dict)
     last_at: float = field(default_factory=time.monotonic)
     watch: Watch = field(default_factory=Watch)
     ended: list[Result] = field(default_factory=list)
@@ -279,20 +282,31 @@ class CheckpointCoordinator:
             application.sheds = False
             for key in [key for key in application.digests if key[1] <= points.epoch(key[0])]:
                 del application.digests[key]
-            for old in [number for number in application.cuts if number < points.oldest]:
-                del application.cuts[old]
-            oldest = application.cuts.get(points.oldest)
-            needless = {} if oldest is None else oldest.streams
+            self._forget_cuts(points.oldest)
         if application.polls is not None:
-            application.polls.commit(
-                {
-                    source: {one.partition: one.end for one in stream.partitions}
-                    for source, stream in needless.items()
-                }
-            )
+            settled = self._ends(application.store.settled)
+            application.polls.commit(self._ends(points.oldest), settled)
         application.remove(emptied)
         if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)
+
+    def _forget_cuts(self, oldest: int) -> None:
+        """Forget cuts from before the epoch that the newest checkpoint begins with, but for those
+        that other kept ones begin with."""
+        cuts, store = self.application.cuts, self.application.store
+        known = {**self.begins, **cuts}
+        self.begins = {n: known[n] for n in (oldest, *store.begins) if n in known}
+        for old in [number for number in cuts if number < oldest]:
+            del cuts[old]
+
+    def _ends(self, epoch: int) -> dict[str, dict[str, int]]:
+        """Up to where each source is read by an epoch that a kept checkpoint begins with; nothing
+        where its cut is not known."""
+        streams = self.begins[epoch].streams if epoch in self.begins else {}
+        return {
+            source: {one.partition: one.end for one in stream.partitions}
+            for source, stream in streams.items()
+        }
 
     def _give_up(self, text: str) -> None:
         self.application.events.write("checkpoint-failed", text=text)

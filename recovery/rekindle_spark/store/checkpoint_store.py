@@ -110,6 +110,8 @@ class CheckpointStore:
         self.covered = 0
         # the newest epoch that no start runs again, of this driver's checkpoints
         self.settled = 0
+        # the epochs that the kept ones begin with, of which that is the least
+        self.begins: frozenset[int] = frozenset()
         # steps that branches which are left out begin with, or were, and which records say so
         self.branches: set[str] = set()
         self.branch_numbers: frozenset[int] = frozenset()
@@ -349,7 +351,8 @@ class CheckpointStore:
             return
         kept = _kept(records)
         needed = {name for record in kept for name in checkpoint_records.files(record)}
-        begin = min(checkpoint_records.oldest(record) for record in kept)
+        begins = frozenset(checkpoint_records.oldest(record) for record in kept)
+        begin = min(begins)
         self.files.remove(f"checkpoints/{one['epoch']}.json" for one in records if one not in kept)
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
@@ -362,7 +365,7 @@ class CheckpointStore:
         )
         self.files.remove(name for name in older if name not in needed)
         self._prune_branches(begin)
-        self.settled, self.covered = begin, _all_cover(kept)
+        self.begins, self.settled, self.covered = begins, begin, _all_cover(kept)
 
     def _prune_branches(self, begin: int) -> None:
         """Remove what has waited for branches up to an epoch behind which all starts begin."""
