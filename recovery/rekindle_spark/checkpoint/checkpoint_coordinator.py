@@ -274,7 +274,10 @@ class CheckpointCoordinator:
         if not is_made:
             self._give_up(f"a fenced driver has left a record of epoch {epoch}")
             return
-        application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
+        settled = application.store.settled
+        application.events.write(
+            "checkpoint", epoch=epoch, behind=len(self.behind), settled=settled
+        )
         if published is not None:
             output_commit.publish_staged(application, epoch, published)
         with application.lock:
@@ -284,8 +287,7 @@ class CheckpointCoordinator:
                 del application.digests[key]
             self._forget_cuts(points.oldest)
         if application.polls is not None:
-            settled = self._ends(application.store.settled)
-            application.polls.commit(self._ends(points.oldest), settled)
+            application.polls.commit(self._ends(points.oldest), self._ends(settled))
         application.remove(emptied)
         if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)

@@ -257,7 +257,7 @@ def test_what_runs_behind_is_no_input_to_keep_but_a_state_to_wait_for(
     assert trailed.epoch == 8, "the job that wrote the state has not counted yet"
     application.progress.finished[LARGEST] = 8
     trailed.advance()
-    assert application.told[-1] == ("checkpoint", {"epoch": 8, "behind": 0})
+    assert application.told[-1] == ("checkpoint", {"epoch": 8, "behind": 0, "settled": 0})
     assert application.progress.restore_points.newest == 8
 
 
@@ -375,15 +375,18 @@ def test_files_stay_listed_for_the_checkpoint_from_before_the_states_of_what_is_
     store = application.store = CheckpointStore(tmp_path)
     store.open(1.0)
     application.digests, application.remove = {}, lambda _: None
-    application.events = SimpleNamespace(write=lambda *_, **__: None)
+    settled: list[int] = []
+    application.events = SimpleNamespace(
+        write=lambda _, **values: settled.append(values["settled"])
+    )
     application.cuts = {epoch: cut_of(epoch) for epoch in range(4, 14)}
     for cut in application.cuts.values():
         store.log_offsets(cut.epoch, cut.record())
     application.progress.restore_points = RestorePoints()
     taken: list[tuple[int, int]] = []
 
-    def commit(newest: dict[str, Any], settled: dict[str, Any]) -> None:
-        taken.append((newest["topic"]["p"], settled["files"]["p"]))
+    def commit(newest: dict[str, Any], kept: dict[str, Any]) -> None:
+        taken.append((newest["topic"]["p"], kept["files"]["p"]))
 
     application.polls = SimpleNamespace(commit=commit)
     taking = checkpointing(application, 0.0)
@@ -395,6 +398,7 @@ def test_files_stay_listed_for_the_checkpoint_from_before_the_states_of_what_is_
     begun = [(40, 40), (50, 40)]
     outage = [(50, 40)] * 6
     assert taken == [*begun, *outage, (120, 50), (130, 120)]
+    assert settled == [end // 10 for _, end in taken], "the events say the same"
     assert sorted(application.cuts) == [13]
     assert sorted(taking.begins) == [12, 13]
 
