@@ -259,6 +259,8 @@ class CheckpointCoordinator:
         if is_last and not application.progress.left_out:
             record["savepoint"] = True
         record["older"] |= left_out
+        if greatest := application.arrivals.intakes.read():
+            record["greatest"] = greatest
         is_made = application.store.complete_checkpoint(
             epoch,
             {

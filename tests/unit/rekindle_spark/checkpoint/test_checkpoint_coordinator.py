@@ -17,12 +17,13 @@ from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver.driver_context import Staged
 from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.driver.partition_table import PartitionTable
-from rekindle_spark.driver.source_intake import PartitionCut, StreamCut
+from rekindle_spark.driver.source_intake import Intake, Intakes, PartitionCut, StreamCut
 from rekindle_spark.executor import job_activity
 from rekindle_spark.executor.job_activity import Activity
 from rekindle_spark.jobs.job_idleness import Watch
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_spark.pipeline.unbounded_source import SourceTerms
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_testing.runtime_builders import UnreadSource
 
@@ -63,6 +64,7 @@ def application() -> Any:
         trailing_attempts={},
         ordering=ON,
         staged={},
+        arrivals=SimpleNamespace(intakes=Intakes()),
     )
 
 
@@ -358,6 +360,16 @@ def test_one_that_a_driver_takes_on_its_way_is_none(
 ) -> None:
     record = completed(application, is_urgent=is_urgent, newest=newest)
     assert "savepoint" not in record
+
+
+def test_its_record_has_the_event_times_that_were_read(application: Any) -> None:
+    assert "greatest" not in completed(application, is_urgent=True)
+    last = StreamCut((PartitionCut("p", 0, 9, 9, "made"), PartitionCut("unread", 0, 0, 0)), 0, 0.0)
+    intake = Intake("topic", SourceTerms(), last, greatest={"p": 5})
+    application.arrivals.intakes = Intakes({"topic": intake})
+    application.progress.restore_points, application.newest = RestorePoints(4), NEWEST
+    record = completed(application, is_urgent=True)
+    assert record["greatest"] == {"topic": {"p": ["made", 9, 5]}}
 
 
 def cut_of(epoch: int) -> Cut:
