@@ -22,6 +22,7 @@ from rekindle_spark.checkpoint.durable_input_job import InputPreservation
 from rekindle_spark.checkpoint.restore_points import DurableInput
 from rekindle_spark.driver import driver_clock, stopped_branches
 from rekindle_spark.driver.driver_context import DriverContext
+from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.executor import job_activity
 from rekindle_spark.jobs import job_runner
 from rekindle_spark.jobs.job_idleness import Idle, Watch
@@ -49,8 +50,9 @@ class CheckpointCoordinator:
     `is_urgent`, the next one is due at once, a savepoint; where it `is_hurried`, it is due at once
     as any other. `shared` is the newest epoch for which an older driver may still write files, as
     it has fixed its input after this one had started, or carries a savepoint over to it; `begun` is
-    the newest whose checkpoint has been begun. `kept_in_a_row` counts checkpoints after which what
-    is needed no more could not be removed."""
+    the newest whose checkpoint has been begun. `begins` are the cuts of the epochs that kept
+    checkpoints begin with. `kept_in_a_row` counts checkpoints after which what is needed no more
+    could not be removed."""
 
     application: DriverContext
     epoch: int | None = None
@@ -67,6 +69,7 @@ class CheckpointCoordinator:
     is_hurried: bool = False
     shared: int = 0
     begun: int = 0
+    begins: dict[int, Cut] = field(default_factory=dict)
     last_at: float = field(default_factory=time.monotonic)
     watch: Watch = field(default_factory=Watch)
     ended: list[Result] = field(default_factory=list)
@@ -262,6 +265,8 @@ class CheckpointCoordinator:
         if is_last and not application.progress.left_out:
             record["savepoint"] = True
         record["older"] |= left_out
+        if greatest := application.arrivals.intakes.read():
+            record["greatest"] = greatest
         is_made = application.store.complete_checkpoint(
             epoch,
             {
@@ -277,7 +282,10 @@ class CheckpointCoordinator:
         if not is_made:
             self._give_up(f"a fenced driver has left a record of epoch {epoch}")
             return
-        application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
+        settled = application.store.settled
+        application.events.write(
+            "checkpoint", epoch=epoch, behind=len(self.behind), settled=settled
+        )
         self._tell_kept(application.store.not_removed)
         if published is not None:
             output_commit.publish_staged(application, epoch, published)
@@ -286,17 +294,9 @@ class CheckpointCoordinator:
             application.sheds = False
             for key in [key for key in application.digests if key[1] <= points.epoch(key[0])]:
                 del application.digests[key]
-            for old in [number for number in application.cuts if number < points.oldest]:
-                del application.cuts[old]
-            oldest = application.cuts.get(points.oldest)
-            needless = {} if oldest is None else oldest.streams
+            self._forget_cuts(points.oldest)
         if application.polls is not None:
-            application.polls.commit(
-                {
-                    source: {one.partition: one.end for one in stream.partitions}
-                    for source, stream in needless.items()
-                }
-            )
+            application.polls.commit(self._ends(points.oldest), self._ends(settled))
         application.remove(emptied)
         if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)
@@ -306,6 +306,24 @@ class CheckpointCoordinator:
         self.kept_in_a_row = self.kept_in_a_row + 1 if trouble else 0
         if self.kept_in_a_row == TOLD_AFTER:
             self.application.events.write("removal-failed", text=trouble)
+
+    def _forget_cuts(self, oldest: int) -> None:
+        """Forget cuts from before the epoch that the newest checkpoint begins with, but for those
+        that other kept ones begin with."""
+        cuts, store = self.application.cuts, self.application.store
+        known = {**self.begins, **cuts}
+        self.begins = {n: known[n] for n in (oldest, *store.begins) if n in known}
+        for old in [number for number in cuts if number < oldest]:
+            del cuts[old]
+
+    def _ends(self, epoch: int) -> dict[str, dict[str, int]]:
+        """Up to where each source is read by an epoch that a kept checkpoint begins with; nothing
+        where its cut is not known."""
+        streams = self.begins[epoch].streams if epoch in self.begins else {}
+        return {
+            source: {one.partition: one.end for one in stream.partitions}
+            for source, stream in streams.items()
+        }
 
     def _give_up(self, text: str) -> None:
         self.application.events.write("checkpoint-failed", text=text)

@@ -26,6 +26,7 @@ from rekindle.model.errors import InputError, RunError
 from rekindle_spark.checkpoint import state_files
 from rekindle_spark.driver import source_intake
 from rekindle_spark.driver.epoch_cutter import Cut
+from rekindle_spark.driver.source_intake import Greatest
 from rekindle_spark.executor.partition import BEFORE_ALL
 from rekindle_spark.operators import row_hash, state_tables
 from rekindle_spark.operators.joins import IntervalJoin
@@ -76,7 +77,8 @@ def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, 
     before = history.checkpoint
     assert before is not None
     epoch = _epoch(before, store.generation)
-    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]), epoch)
+    last = Cut.from_record(history.offsets[before["epoch"]])
+    cut = _cut(program, last, epoch, before.get("greatest", {}))
     store.begin_checkpoint(cut.epoch)
     sizes: dict[str, int] = {}
     begun = _begun(program, before, cut)
@@ -119,13 +121,14 @@ def _epoch(savepoint: Mapping[str, Any], generation: int) -> int:
     return int(savepoint["epoch"]) + max(1, generation - int(savepoint["generation"]))
 
 
-def _cut(program: Program, last: Cut, epoch: int) -> Cut:
-    """An epoch without input. A source that is new begins where the others are in event time."""
+def _cut(program: Program, last: Cut, epoch: int, read: Mapping[str, Greatest]) -> Cut:
+    """An epoch without input, with the event times that the savepoint's record has. A source that
+    is new begins where the others are in event time."""
     offsets, streams = {}, {}
     for chain in program.chains:
         if not chain.keyed and unbounded_source.is_unbounded(chain.root.function):
             before = last.streams.get(chain.name, source_intake.beginning(last.cut_at))
-            streams[chain.name] = before.without_rows()
+            streams[chain.name] = before.without_rows(read.get(chain.name, {}))
         elif not chain.keyed:
             _, end = last.offsets.get(chain.name, (0, None))
             begin = chain.root.function.rows_at(last.least_watermark) if end is None else end

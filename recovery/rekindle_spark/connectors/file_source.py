@@ -12,7 +12,6 @@ Why: docs/decisions/0049-files-are-listed-before-they-are-read.md.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -68,8 +67,6 @@ COUNTED_AT_ONCE, COUNTED_TOGETHER = 4, 32
 # A name is known until it was not found for so long, by a look in so many seconds: what is
 # mounted below the folder may be away for days.
 ABSENT_SECONDS_MAX, ABSENCE_SECONDS = 7 * 86_400.0, 60.0
-# The store keeps two checkpoints, from either of which a start may go on.
-COMMITS_KEPT = 3
 
 
 @dataclass(slots=True)
@@ -319,7 +316,7 @@ class _Asking:
     # Files that could not be read and have another digest now, with what they were listed as.
     mended: dict[str, str] = field(default_factory=dict)
     compared_at: float | None = None
-    commits: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=COMMITS_KEPT))
+    committed: Mapping[str, int] = field(default_factory=dict)
     work: SourceWork | None = None
 
     def offsets(self) -> dict[str, PartitionOffsets]:
@@ -345,14 +342,12 @@ class _Asking:
         return {name: self._offered(listing, name, now) for name in sorted(listing.files)}
 
     def commit(self, offsets: Mapping[str, int]) -> None:
-        """Nobody reads what lies before these offsets, nor, from the checkpoint before, before
-        those of the last time."""
-        self.commits.append(offsets)
+        """No start from any kept checkpoint reads what lies before these offsets."""
+        self.committed = offsets
         listing = self.log.listing
         waiting = {one.name for one in self._waiting(listing)}
         self.missing = {name: at for name, at in self.missing.items() if name in waiting}
-        if len(self.commits) == COMMITS_KEPT:
-            self.log.shorten(self.commits[0], *self.absences.told(self.there))
+        self.log.shorten(offsets, *self.absences.told(self.there))
 
     def _list(self, now: float) -> bool:
         """See what is there, and add what is new to the listing; False where another driver has
@@ -504,8 +499,7 @@ class _Asking:
             yield from (one for one in files if one.end > committed)
 
     def _committed(self, listing: Listing, partition: str) -> int:
-        newest = self.commits[-1] if self.commits else {}
-        return max(newest.get(partition, 0), listing.begins.get(partition, 0))
+        return max(self.committed.get(partition, 0), listing.begins.get(partition, 0))
 
     def _offered(self, listing: Listing, partition: str, now: float) -> PartitionOffsets:
         """What can be read of a partition. At a file that is gone it ends, until all before that

@@ -7,7 +7,7 @@ from the newest global checkpoint, with the partitions of important queries firs
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -406,14 +406,16 @@ def _tidying(application: DriverContext) -> list[SegmentWriter | Compaction]:
     return [sealing, compaction]
 
 
-def _intakes(built: Program, last: Cut) -> Intakes:
-    """What has been taken of sources that are no replays."""
-    return Intakes(
-        {
-            name: Intake(name, source.terms, last.streams[name])
-            for name, source in _unbounded(built).items()
-        }
-    )
+def _intakes(built: Program, last: Cut, checkpoint: Mapping[str, Any] | None) -> Intakes:
+    """What has been taken of sources that are no replays, and the event times that were read up to
+    a checkpoint."""
+    read = {} if checkpoint is None else checkpoint.get("greatest", {})
+    intakes: dict[str, Intake] = {}
+    for name, source in _unbounded(built).items():
+        stream = last.streams[name]
+        greatest = stream.greatest(read.get(name, {}))
+        intakes[name] = Intake(name, source.terms, stream, greatest=greatest)
+    return Intakes(intakes)
 
 
 def _polls(built: Program, last: Cut, epoch_seconds: float) -> SourcePolls | None:
@@ -460,7 +462,7 @@ def _application(
             runtime.rows_per_epoch_max,
             runtime.epoch_seconds * runtime.epoch_stretch_max,
             runtime.epoch_seconds,
-            intakes=_intakes(built, last),
+            intakes=_intakes(built, last, history.checkpoint),
         ),
         polls=_polls(built, last, runtime.epoch_seconds),
         cuts=cuts,

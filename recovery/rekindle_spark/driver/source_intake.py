@@ -37,6 +37,8 @@ QUIET_SECONDS = 60.0
 BYTES_DECAY = 0.8
 
 Key = TypeVar("Key", bound=Hashable)
+# Of each source partition its identity, an offset, and the greatest event time of rows before that.
+Greatest = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,24 @@ class StreamCut:
         """What is read: source partition, begin, end and identity, in a fixed order."""
         return [[one.partition, one.begin, one.end, one.identity] for one in self.partitions]
 
-    def without_rows(self) -> "StreamCut":
-        """The same behind these rows."""
-        partitions = tuple(replace(one, begin=one.end) for one in self.partitions)
+    def without_rows(self, read: Greatest) -> "StreamCut":
+        """The same behind these rows, with what a checkpoint's record has of their event times."""
+        found = self.greatest(read)
+        partitions = tuple(
+            replace(one, begin=one.end, greatest=_later(one.greatest, found.get(one.partition)))
+            for one in self.partitions
+        )
         return replace(self, partitions=partitions, lost=())
+
+    def greatest(self, read: Greatest) -> dict[str, int]:
+        """What a checkpoint's record has of event times of rows up to this cut. It may have those
+        of a later one that a copy of the store lacks, or of a partition that was recreated."""
+        found: dict[str, int] = {}
+        for one in self.partitions:
+            identity, end, greatest = read.get(one.partition, ("", one.end, None))
+            if greatest is not None and identity == one.identity and end <= one.end:
+                found[one.partition] = greatest
+        return found
 
     @property
     def ended(self) -> "StreamCut":
@@ -226,6 +242,16 @@ class Intake:
             fewer = min(count for count in (rows, offsets) if count)
             measured = sum(one.bytes for one in read.values()) / fewer
             self.bytes_per_row = max(measured, BYTES_DECAY * (self.bytes_per_row or 0.0))
+
+    def read(self) -> Greatest:
+        """The event times that have been read, as a checkpoint's record has them: no cut may have
+        logged those of its newest epochs, which a start from it does not run again."""
+        found = ((one, self._greatest(one)) for one in self.last.partitions)
+        return {
+            one.partition: [one.identity, one.end, greatest]
+            for one, greatest in found
+            if greatest is not None
+        }
 
     def ahead(self, read: Mapping[str, RowsRead], now: float) -> dict[str, Any] | None:
         """The event of rows whose event times are too far ahead, where such rows begin."""
@@ -386,10 +412,7 @@ class Intake:
 
     def _greatest(self, cut: PartitionCut) -> int | None:
         """The greatest event time that has been read of the partition."""
-        greatest = self.greatest.get(cut.partition, cut.greatest)
-        if cut.greatest is not None and greatest is not None:
-            greatest = max(greatest, cut.greatest)
-        return greatest
+        return _later(cut.greatest, self.greatest.get(cut.partition))
 
     def _arrived_at(self, cuts: Sequence[PartitionCut]) -> float:
         """The last time at which nothing had arrived that these cuts leave out."""
@@ -465,6 +488,10 @@ class Intakes:
             if name in self.by_step:
                 self.by_step[name].note(of_partitions)
 
+    def read(self) -> dict[str, Greatest]:
+        """The event times that have been read, by source, as a checkpoint's record has them."""
+        return {name: read for name, one in self.by_step.items() if (read := one.read())}
+
     def ahead(self, read: Mapping[str, Mapping[str, RowsRead]], now: float) -> list[dict[str, Any]]:
         """An event for each source in which rows that are too far ahead begin."""
         events = (
@@ -497,6 +524,11 @@ def shares(wanted: Mapping[Key, int], most: int) -> dict[Key, int]:
     for key in short[:left]:
         granted[key] += 1
     return granted
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    """The later one of two event times; None where there is neither."""
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 def _known_end(before: PartitionCut) -> int:

@@ -3,9 +3,10 @@
 The epoch loop takes the newest answer and never waits for a source. One that cannot be reached is
 asked again, and so is one that does not answer at all: that counts as away too, but where it says
 that it gets on with what takes long. What nobody will
-read again is committed by the same thread once an answer is there, to sources that keep records
-here also while they are away. That is for others to look at:
-where it fails the run goes on. Called by `driver_main` and `away_sources`.
+read again is committed by the same thread once an answer is there. That is for others to look at:
+where it fails the run goes on. Sources that keep records here forget by it, for good: they are
+committed to also while they are away, and only what no kept checkpoint needs. Called by
+`driver_main`, `away_sources` and `checkpoint_coordinator`.
 """
 
 import threading
@@ -93,10 +94,17 @@ class SourcePolls:
                 answers[step] = SourceAnswer(now, away=text)
         return answers
 
-    def commit(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
-        """Have sources told, by step, up to where nobody reads them again."""
+    def commit(
+        self, offsets: Mapping[str, Mapping[str, int]], settled: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Have sources told, by step, up to where no start from the newest checkpoint reads them
+        again; those that keep records, up to where none from any kept checkpoint does, which is
+        `settled`."""
         with self.lock:
-            self.needless.update(offsets)
+            for step, source in self.sources.items():
+                needless = settled if isinstance(source, RecordKeeping) else offsets
+                if step in needless:
+                    self.needless[step] = needless[step]
 
     def take_commit_news(self) -> dict[str, str]:
         """Why commits have failed, by step, where it is not what was taken before."""

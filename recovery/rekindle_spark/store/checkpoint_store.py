@@ -110,6 +110,8 @@ class CheckpointStore:
         self.covered = 0
         # the newest epoch that no start runs again, of this driver's checkpoints
         self.settled = 0
+        # the epochs that the kept ones begin with, of which that is the least
+        self.begins: frozenset[int] = frozenset()
         # why what the newest checkpoint made needless could not be removed; "" where it could
         self.not_removed = ""
         # steps that branches which are left out begin with, or were, and which records say so
@@ -354,9 +356,11 @@ class CheckpointStore:
             return
         kept = _kept(records)
         needed = {name for record in kept for name in checkpoint_records.files(record)}
-        begin = min(checkpoint_records.oldest(record) for record in kept)
+        begins = frozenset(checkpoint_records.oldest(record) for record in kept)
+        begin = min(begins)
         self.files.remove(f"checkpoints/{one['epoch']}.json" for one in records if one not in kept)
-        self.settled, self.covered = begin, _all_cover(kept)  # starts go by these records alone
+        # starts go by these records alone
+        self.begins, self.settled, self.covered = begins, begin, _all_cover(kept)
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
             self.files.remove(f"{folder}/{number}.json" for number in old)

@@ -3,6 +3,7 @@
 import struct
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +15,16 @@ from rekindle.model.switch_mode import ON
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.driver.driver_context import Staged
+from rekindle_spark.driver.epoch_cutter import Cut
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.driver.source_intake import Intake, Intakes, PartitionCut, StreamCut
 from rekindle_spark.executor import job_activity
 from rekindle_spark.executor.job_activity import Activity
 from rekindle_spark.jobs.job_idleness import Watch
 from rekindle_spark.pipeline import program
 from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_spark.pipeline.unbounded_source import SourceTerms
+from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -50,7 +55,9 @@ def application() -> Any:
         progress=progress,
         settings=Settings(),
         executors={"a": "n1"},
-        store=SimpleNamespace(begin_checkpoint=begun.append, not_removed=""),
+        store=SimpleNamespace(
+            begin_checkpoint=begun.append, settled=0, begins=frozenset(), not_removed=""
+        ),
         begun=begun,
         lock=threading.RLock(),
         newest=NEWEST,
@@ -59,6 +66,7 @@ def application() -> Any:
         trailing_attempts={},
         ordering=ON,
         staged={},
+        arrivals=SimpleNamespace(intakes=Intakes()),
     )
 
 
@@ -253,7 +261,7 @@ def test_what_runs_behind_is_no_input_to_keep_but_a_state_to_wait_for(
     assert trailed.epoch == 8, "the job that wrote the state has not counted yet"
     application.progress.finished[LARGEST] = 8
     trailed.advance()
-    assert application.told[-1] == ("checkpoint", {"epoch": 8, "behind": 0})
+    assert application.told[-1] == ("checkpoint", {"epoch": 8, "behind": 0, "settled": 0})
     assert application.progress.restore_points.newest == 8
 
 
@@ -390,6 +398,59 @@ def test_one_that_a_driver_takes_on_its_way_is_none(
 ) -> None:
     record = completed(application, is_urgent=is_urgent, newest=newest)
     assert "savepoint" not in record
+
+
+def test_its_record_has_the_event_times_that_were_read(application: Any) -> None:
+    assert "greatest" not in completed(application, is_urgent=True)
+    last = StreamCut((PartitionCut("p", 0, 9, 9, "made"), PartitionCut("unread", 0, 0, 0)), 0, 0.0)
+    intake = Intake("topic", SourceTerms(), last, greatest={"p": 5})
+    application.arrivals.intakes = Intakes({"topic": intake})
+    application.progress.restore_points, application.newest = RestorePoints(4), NEWEST
+    record = completed(application, is_urgent=True)
+    assert record["greatest"] == {"topic": {"p": ["made", 9, 5]}}
+
+
+def cut_of(epoch: int) -> Cut:
+    """The cut of an epoch; all up to it have ten rows each of two sources."""
+    begin, end = 10 * epoch - 10, 10 * epoch
+    stream = StreamCut((PartitionCut("p", begin, end, end),), 0, 0.0)
+    streams = {"files": stream, "topic": stream}
+    return Cut(epoch, 0.0, {}, 0, 1.0, False, streams=streams)
+
+
+def test_files_stay_listed_for_the_checkpoint_from_before_the_states_of_what_is_behind(
+    application: Any, tmp_path: Path
+) -> None:
+    """A shared state that is damaged has the start go on from it."""
+    store = application.store = CheckpointStore(tmp_path)
+    store.open(1.0)
+    application.digests, application.remove = {}, lambda _: None
+    settled: list[int] = []
+    application.events = SimpleNamespace(
+        write=lambda _, **values: settled.append(values["settled"])
+    )
+    application.cuts = {epoch: cut_of(epoch) for epoch in range(4, 14)}
+    for cut in application.cuts.values():
+        store.log_offsets(cut.epoch, cut.record())
+    application.progress.restore_points = RestorePoints()
+    taken: list[tuple[int, int]] = []
+
+    def commit(newest: dict[str, Any], kept: dict[str, Any]) -> None:
+        taken.append((newest["topic"]["p"], kept["files"]["p"]))
+
+    application.polls = SimpleNamespace(commit=commit)
+    taking = checkpointing(application, 0.0)
+    for epoch in range(4, 14):
+        is_behind = 6 <= epoch < 12
+        taking.epoch, taking.behind = epoch, {LARGEST} if is_behind else set()
+        taking.sizes = {COUNTED: 1} if is_behind else {COUNTED: 1, LARGEST: 1}
+        taking.advance()
+    begun = [(40, 40), (50, 40)]
+    outage = [(50, 40)] * 6
+    assert taken == [*begun, *outage, (120, 50), (130, 120)]
+    assert settled == [end // 10 for _, end in taken], "the events say the same"
+    assert sorted(application.cuts) == [13]
+    assert sorted(taking.begins) == [12, 13]
 
 
 def being_written(application: Any, host: Activity, idle_seconds: float) -> CheckpointCoordinator:

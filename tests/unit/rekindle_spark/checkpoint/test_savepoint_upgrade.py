@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from file_stories import Call, postponed
+from log_source import Log
 
 from rekindle.model.errors import DamagedError, InputError, RunError
 from rekindle_spark.checkpoint import savepoint_upgrade, state_files
 from rekindle_spark.driver.epoch_cutter import Cut
+from rekindle_spark.driver.source_intake import PartitionCut, StreamCut
 from rekindle_spark.executor import partition
 from rekindle_spark.operators import row_hash
 from rekindle_spark.pipeline import program
@@ -132,6 +134,17 @@ def test_a_new_source_begins_where_the_others_are_in_event_time(tmp_path: Path) 
     savepoint_upgrade.carry_over(changed, store, store.read(), 20.0)
     cut = Cut.from_record(store.read().offsets[8])
     assert dict(cut.offsets) == {"rows": (10, 10), "others": (10, 10)}
+
+
+def test_event_times_that_no_cut_has_logged_are_carried_over() -> None:
+    pipeline = Pipeline("orders")
+    pipeline.source("orders", Log({"p": 9})).sink("all")
+    stream = StreamCut((PartitionCut("p", 0, 9, 9, "made"),), 0, 0.0)
+    last = Cut(SAVED, 0.0, {}, 0, 1.0, False, streams={"orders": stream})
+    read = {"orders": {"p": ["made", 9, 5]}}
+    cut = savepoint_upgrade._cut(program.build(pipeline), last, SAVED + 1, read)
+    (found,) = cut.streams["orders"].partitions
+    assert (found.begin, found.end, found.greatest) == (9, 9, 5)
 
 
 def test_a_new_window_begins_with_the_next_whole_one_and_what_follows_it_too(

@@ -14,7 +14,7 @@ from file_inputs import ends, everything, lines, on_a_node, source, values
 
 from rekindle.model import record_format
 from rekindle.model.errors import InputError
-from rekindle_spark.connectors import file_folders, file_listing, file_source
+from rekindle_spark.connectors import file_folders, file_listing
 from rekindle_spark.connectors.file_folders import BucketFolder
 from rekindle_spark.connectors.file_listing import ListedFile, Listing, ListingLog
 from rekindle_spark.connectors.file_source import ABSENCE_SECONDS, MENDED_SECONDS, FileSource
@@ -148,8 +148,7 @@ def test_one_that_is_mended_with_its_size_and_time_is_read_as_well(
     found = source(inputs)
     found.keep_in(store_files.at(inputs.parent / "store"), "orders", dead_letters=dead_letters)
     assert ends(found, at=0.0) == {"0": (0, 2)}
-    for _ in range(file_source.COMMITS_KEPT):
-        found.commit({"0": 2})
+    found.commit({"0": 2})
     assert not record(inputs, 1).exists(), "put together"
     start = time.monotonic()
     again = source(inputs)
@@ -207,8 +206,7 @@ def test_a_mended_file_is_read_once_in_whichever_partition_it_is(
     ends(found, at=now)
     mended = {"0": (0, 2), "1": (0, 1)}
     assert ends(found, at=now + MENDED_SECONDS) == mended
-    for _ in range(file_source.COMMITS_KEPT + 1):
-        found.commit({"0": 0, "1": 0})
+    found.commit({"0": 0, "1": 0})
     assert not record(inputs, 1).exists(), "put together"
     for name in ("here", "elsewhere"):
         again = found if name == "here" else source(inputs, partitions=2)

@@ -192,6 +192,17 @@ def written_with(place: Path, **versions: str) -> None:
 ONE_EPOCH = {"at": 1.0, "plan_epoch": 1, "finished": {"rows/0": [1, 1, ["d"]]}, "outputs": []}
 
 
+def test_a_start_has_the_event_times_that_its_checkpoint_has() -> None:
+    pipeline = Pipeline("orders")
+    pipeline.source("orders", KeepingSource()).sink("all")
+    built = program.build(pipeline)
+    stream = StreamCut((PartitionCut("p", 0, 9, 9, "made"),), 0, 0.0)
+    last = Cut(7, 0.0, {}, 0, 1.0, False, streams={"orders": stream})
+    record = {"epoch": 7, "greatest": {"orders": {"p": ["made", 9, 5]}}}
+    read = [driver_main._intakes(built, last, one).read() for one in (record, {"epoch": 7}, None)]
+    assert read == [record["greatest"], {}, {}]
+
+
 @pytest.mark.parametrize("ahead_seconds", [3_600.0, -3_600.0])
 def test_rows_arrive_and_lags_are_seen_where_the_driver_before_had_another_clock(
     tmp_path: Path, ahead_seconds: float

@@ -180,6 +180,49 @@ def test_what_is_logged_is_all_that_a_later_driver_needs() -> None:
     assert cut(later, 103.0).watermark == cut(one, 103.0).watermark == 39 * SECOND
 
 
+def test_a_checkpoint_has_the_times_of_rows_that_no_cut_has_logged() -> None:
+    one = start()
+    one.heed(answer(101.0, a=10))
+    last = cut(one, 101.0)
+    read(one, a=50)
+    record = json.loads(json.dumps(Intakes({one.step: one}).read()))
+    assert record == {"flights": {"a": ["", 10, 50 * SECOND]}}
+    record = record["flights"]
+    begun = Intake("flights", one.terms, last, greatest=last.greatest(record))
+    carried = Intake("flights", one.terms, last.without_rows(record))
+    without = Intake("flights", one.terms, last.without_rows({}))
+    for later, watermark in (
+        (begun, 50 * SECOND),
+        (carried, 50 * SECOND),
+        (without, INITIAL_WATERMARK),
+    ):
+        later.heed(answer(102.0, a=10))
+        found = cut(later, 102.0)
+        assert (found.rows, found.watermark) == (0, watermark)
+
+
+def test_the_times_of_a_checkpoint_count_neither_for_other_rows_nor_for_later_ones() -> None:
+    one = start()
+    one.heed(answer(101.0, a=10))
+    last = cut(one, 101.0)
+    recreated = {"a": ["another", 10, 50 * SECOND], "gone": ["", 10, 60 * SECOND]}
+    for record in (recreated, {"a": ["", 11, 50 * SECOND]}):
+        assert last.greatest(record) == {}
+        assert last.without_rows(record).partitions[0].greatest is None
+
+
+def test_an_older_time_of_a_checkpoint_takes_no_logged_one_back() -> None:
+    one = start()
+    one.heed(answer(101.0, a=10))
+    cut(one, 101.0)
+    read(one, a=50)
+    one.heed(answer(102.0, a=20))
+    last, record = cut(one, 102.0), {"a": ["", 10, 40 * SECOND]}
+    later = Intake("flights", one.terms, last, greatest=last.greatest(record))
+    assert later.read() == {"a": ["", 20, 50 * SECOND]}
+    assert last.without_rows(record).partitions[0].greatest == 50 * SECOND
+
+
 # As this version has written it: later ones have to read it.
 LOGGED = {
     "epoch": 17,

@@ -67,7 +67,7 @@ def test_the_answer_is_there_before_the_commit_and_counts_though_the_commit_fail
     source = Committing([away])
     asking, seen = polls(source), list[bool]()
     source.before = lambda: seen.append("one" in asking.answers)
-    asking.commit({"one": {"p": 5}})
+    asking.commit({"one": {"p": 5}}, {})
     poll(asking)
     assert seen == [True]
     assert not asking.newest()["one"].away
@@ -78,7 +78,7 @@ def test_why_a_commit_fails_is_news_once_until_it_changes() -> None:
     source = Committing([REFUSED, REFUSED, ValueError("odd"), None, REFUSED])
     asking, news = polls(source), list[dict[str, str]]()
     for _ in range(5):
-        asking.commit({"one": {"p": 5}})
+        asking.commit({"one": {"p": 5}}, {})
         poll(asking)
         news.append(asking.take_commit_news())
     refused = {"one": "Kafka: refuses it; see the credentials"}
@@ -119,7 +119,7 @@ def test_nothing_is_committed_to_a_source_that_is_away() -> None:
     source = Committing([None])
     source.is_away = True
     asking = polls(source)
-    asking.commit({"one": {"p": 5}})
+    asking.commit({"one": {"p": 5}}, {})
     poll(asking)
     assert asking.newest()["one"].away
     source.is_away = False
@@ -145,18 +145,30 @@ NO_TOPIC = {
 }
 
 
+class Keeping(Committing):
+    """One that keeps records in the store."""
+
+    def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None: ...
+
+    def check_records(self, store: Files, step: str) -> None: ...
+
+
 def test_a_source_with_records_here_is_committed_to_also_while_it_is_away() -> None:
-    class Keeping(Committing):
-        def keep_in(self, store: Files, step: str, *, dead_letters: bool = False) -> None: ...
-
-        def check_records(self, store: Files, step: str) -> None: ...
-
     source = Keeping([None])
     source.is_away = True
     asking = polls(source)
-    asking.commit({"one": {"p": 5}})
+    asking.commit({}, {"one": {"p": 5}})
     poll(asking)
     assert source.committed == {"p": 5}
+
+
+def test_a_source_with_records_here_forgets_only_what_no_kept_checkpoint_needs() -> None:
+    newest, settled = {"one": {"p": 9}}, {"one": {"p": 5}}
+    for source, end in ((Keeping([None]), 5), (Committing([None]), 9)):
+        asking = polls(source)
+        asking.commit(newest, settled)
+        poll(asking)
+        assert source.committed == {"p": end}
 
 
 def test_what_is_found_wrong_in_the_middle_of_a_run_is_an_error_of_the_run() -> None:

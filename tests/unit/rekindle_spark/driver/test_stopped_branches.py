@@ -17,6 +17,7 @@ from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.control import query_stop
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.driver.source_intake import Intakes
 from rekindle_spark.executor import frames, partition, work_items
 from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
 from rekindle_spark.jobs import job_specs
@@ -479,6 +480,7 @@ def test_a_checkpoint_says_from_where_a_branch_goes_on_and_keeps_its_input(tmp_p
     found.staged, found.sheds, found.digests = {}, False, {}
     found.cuts = dict.fromkeys(range(4, 41))
     found.remove = lambda _: None
+    found.arrivals = SimpleNamespace(intakes=Intakes())
     # nobody reads the branch that stops, so nothing else is behind
     found.progress.stopped.clear()
     taken = CheckpointCoordinator(found, epoch=40, losses=found.losses)
