@@ -12,7 +12,7 @@ Why: docs/decisions/0049-files-are-listed-before-they-are-read.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -38,7 +38,7 @@ from rekindle_spark.pipeline.unbounded_source import (
     SourceTerms,
     SourceWork,
 )
-from rekindle_spark.user_code import argument_checks
+from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 from rekindle_store import store_files
 from rekindle_store.store_files import Files
 
@@ -178,17 +178,23 @@ class FileSource:
 
     def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
         """The rows of a range, and what of it cannot be decoded."""
+        return self.read_again(partition, start, end, frozenset())
+
+    def read_again(self, partition: str, start: int, end: int, left: Set[int]) -> RowsAndRejects:
+        """See `unbounded_source.RejectRepeating`: a row group may have been unreadable then."""
         try:
             files = self._records().covering(partition, start, end)
         except OSError as error:
             raise _store_away(error) from error
-        rows, rejects = [self._nothing()], [_no_rejects()]
+        rows, rejects, offsets = [self._nothing()], [_no_rejects()], list[int]()
         for one in files:
             span = max(start, one.begin) - one.begin, min(end, one.end) - one.begin
-            some, others = self._read_file(one, span)
+            some, others = self._read_file(one, span, left)
             rows.append(some)
             rejects.append(others)
-        return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects))
+            # the row of a file that cannot be read at all has no number
+            offsets += (one.begin + (row or 1) - 1 for row in others["file_row"].to_pylist())
+        return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects), offsets)
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Have the listing forget what nobody will read again."""
@@ -268,8 +274,11 @@ class FileSource:
         except errors.DataLossError:
             return False
 
-    def _read_file(self, one: ListedFile, rows: tuple[int, int]) -> tuple[pa.Table, pa.Table]:
-        """Rows of a file, and those that are rejected; all of it where it cannot be read."""
+    def _read_file(
+        self, one: ListedFile, rows: tuple[int, int], left: Set[int] = frozenset()
+    ) -> tuple[pa.Table, pa.Table]:
+        """Rows of a file, and those that are rejected; all of it where it cannot be read. Rows at
+        the offsets `left` are rejected again."""
         path = f"{self._folder.place}/{one.name}"
         if one.error and (self._dead_letters or self._is_there(one)):
             return self._nothing(), _rejects(path, {-1: (one.error, None)})
@@ -290,6 +299,15 @@ class FileSource:
             places = pc.indices_nonzero(timeless).to_pylist()
             rejected |= {found.numbers[place]: (NO_TIME, None) for place in places}
             table = table.filter(pc.invert(timeless))
+        if left:
+            numbers = [number for number in found.numbers if number not in rejected]
+            again = [one.begin + number in left for number in numbers]
+            rejected |= {
+                number: (dead_letter_sieve.LEFT_OUT, None)
+                for number, is_left in zip(numbers, again, strict=True)
+                if is_left
+            }
+            table = table.filter(pc.invert(pa.array(again, pa.bool_())))
         return table.cast(self.schema), _rejects(path, rejected)
 
 

@@ -9,7 +9,7 @@ of the old one. Ranges are read by `kafka_ranges`, on the nodes; all else in the
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from rekindle_spark.connectors.decoding import Decoder
 from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.connectors.kafka_ranges import PartitionAddress
 from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, RowsAndRejects, SourceTerms
-from rekindle_spark.user_code import argument_checks
+from rekindle_spark.user_code import argument_checks, dead_letter_sieve
 
 EARLIEST, LATEST = "earliest", "latest"
 ASK_SECONDS_MAX = 5.0
@@ -141,15 +141,21 @@ class Kafka:
 
     def read(self, partition: str, start: int, end: int) -> RowsAndRejects:
         """The rows of a range, and the records of it that cannot be decoded."""
+        return self.read_again(partition, start, end, frozenset())
+
+    def read_again(self, partition: str, start: int, end: int, left: Set[int]) -> RowsAndRejects:
+        """See `unbounded_source.RejectRepeating`."""
         topic, _, number = partition.rpartition("/")
         options = tuple(sorted(self.options.items()))
         address = PartitionAddress(self.servers, topic, int(number), options)
         rows, rejects = [self.schema.empty_table()], [_no_rejects()]
         for messages in kafka_ranges.messages(address, start, end):
-            some, others = self._decoded(messages)
+            some, others = self._decoded(messages, left)
             rows.append(some)
             rejects += others
-        return RowsAndRejects(pa.concat_tables(rows), pa.concat_tables(rejects))
+        together = pa.concat_tables(rejects)
+        offsets = together["kafka_offset"].to_pylist()
+        return RowsAndRejects(pa.concat_tables(rows), together, offsets)
 
     def check_identities(self, logged: Sequence[tuple[str, str]]) -> None:
         """See `unbounded_source.IdentityChecking`: the ids of topics."""
@@ -163,8 +169,11 @@ class Kafka:
         if self.group and self._asking is not None:
             self._asking.commit(offsets)
 
-    def _decoded(self, messages: Sequence[Any]) -> tuple[pa.Table, list[pa.Table]]:
-        """Rows of records, in their order, and those that are rejected."""
+    def _decoded(
+        self, messages: Sequence[Any], left: Set[int] = frozenset()
+    ) -> tuple[pa.Table, list[pa.Table]]:
+        """Rows of records, in their order, and those that are rejected: also those at the offsets
+        `left`."""
         if not self.tombstones:
             messages = [one for one in messages if one.value() is not None]
         values = [one.value() for one in messages]
@@ -172,11 +181,17 @@ class Kafka:
             table = pa.table({VALUE.name: pa.array(values, VALUE.type)})
             return self._with_columns(table, messages), []
         full = [place for place, value in enumerate(values) if value is not None]
+        rejected = dict[int, str]()
+        if left:
+            again = (place for place in full if messages[place].offset() in left)
+            rejected = dict.fromkeys(again, dead_letter_sieve.LEFT_OUT)
+            full = [place for place in full if place not in rejected]
+        has_tombstones = len(full) + len(rejected) < len(values)
         decoded = self.value.decode([values[place] for place in full])
         kept = [full[place] for place in decoded.places]
-        rejected = {full[place]: why for place, why in decoded.rejected.items()}
+        rejected |= {full[place]: why for place, why in decoded.rejected.items()}
         table = decoded.rows
-        if len(full) < len(values):
+        if has_tombstones:
             table, kept = _with_tombstones(table, kept, rejected, len(values))
         rows = self._with_columns(table, [messages[place] for place in kept])
         return rows, [_rejects(messages, rejected)] if rejected else []

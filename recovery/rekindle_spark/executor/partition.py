@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rekindle.model.errors import ColumnError, StepError
+from rekindle_spark import intervals
 from rekindle_spark.executor import frames, source_reading
 from rekindle_spark.executor.frames import Frame, Label, Packed
 from rekindle_spark.executor.source_reading import RowsRead, Span
@@ -107,8 +108,9 @@ class PartitionOutcome:
 @dataclass(frozen=True, slots=True)
 class _Begun:
     """What a chain's root gives, of so many rows: its state, its table, and its late rows by
-    output; `late_rows` counts those that are kept nowhere too. `read`: see `PartitionOutcome`;
-    `rejects`: see `source_reading.RangesRead`."""
+    output; `late_rows` counts those that are kept nowhere too. `read`: see `PartitionOutcome`.
+    `letters` are records that a source could not decode, `choice` is which: `is_known` where an
+    epoch that is committed has left out the same."""
 
     state: PartitionState
     table: pa.Table
@@ -116,7 +118,9 @@ class _Begun:
     late: Mapping[str, pa.Table] = field(default_factory=dict)
     late_rows: int = 0
     read: dict[str, RowsRead] = field(default_factory=dict)
-    rejects: pa.Table | None = None
+    letters: pa.Table | None = None
+    choice: LeftOutRows = field(default_factory=LeftOutRows)
+    is_known: bool = False
 
 
 class Incomplete(Exception):
@@ -234,21 +238,16 @@ def _run(
             sunk = _letters(chain, work, pa.concat_tables(sieve.letters), sums)
             output = sieve.step + dead_letter_sieve.ENDING
             sinks[output] = replace(sunk, is_there=sieve.known is not None)
-    if begun.rejects is not None and not chain.reads:
-        tolerance = work.tolerance if chain.root.dead_letters else None
-        letters = dead_letter_sieve.letters_of(
-            chain.name, work.epoch, begun.rejects, begun.rows, tolerance
-        )
-        if work.readers is None:
-            sinks[chain.name + dead_letter_sieve.ENDING] = _letters(chain, work, letters, sums)
+    if begun.letters is not None and not chain.reads and work.readers is None:
+        sunk = _letters(chain, work, begun.letters, sums)
+        sinks[chain.name + dead_letter_sieve.ENDING] = replace(sunk, is_there=begun.is_known)
     tapped = {
         name: _tapped(chain, _named(program, work, step), tables[step], watermark, sums)
         for name, step in taps.items()
     }
     digest = frames.combined_digest(sums)
-    choices = {
-        name: sieve.choice for name, sieve in sieves.items() if sieve.choice != LeftOutRows()
-    }
+    made = {chain.name: begun.choice, **{name: sieve.choice for name, sieve in sieves.items()}}
+    choices = {name: choice for name, choice in made.items() if choice != LeftOutRows()}
     late = begun.late_rows
     return PartitionOutcome(
         begun.state, blocks, sinks, begun.rows, digest, late, tapped, choices, begun.read
@@ -291,9 +290,21 @@ def _read(chain: Chain, work: PartitionWork) -> _Begun:
         return _Begun(state, table, table.num_rows)
     now = time.time()
     spans = source_reading.share(work.spans, work.partition - chain.first, chain.parallelism)
-    found = _guarded(chain.root, lambda: source_reading.read(source, spans, declared, now))
-    rows = found.rows.num_rows
-    return _Begun(state, found.rows, rows, read=found.read, rejects=found.rejects)
+    known = work.choices.get(chain.name) if chain.root.dead_letters else None
+    left = frozenset(intervals.numbers(known.left)) if known is not None else frozenset()
+    found = _guarded(chain.root, lambda: source_reading.read(source, spans, declared, now, left))
+    begun = _Begun(state, found.rows, found.rows.num_rows, read=found.read)
+    if found.rejects is None:
+        return begun
+    named = (chain.name, work.epoch, found.rejects)
+    if known is not None and found.places is not None:
+        letters = dead_letter_sieve.letters_again(*named, found.places, left)
+    else:
+        tolerance = work.tolerance if chain.root.dead_letters else None
+        letters = dead_letter_sieve.letters_of(*named, begun.rows, tolerance)
+    choice = LeftOutRows(intervals.of(found.places or ()))
+    is_known = known is not None and found.places is not None
+    return replace(begun, letters=letters, choice=choice, is_known=is_known)
 
 
 def _operated(

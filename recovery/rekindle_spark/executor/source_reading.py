@@ -5,7 +5,7 @@ share one, each a stretch of its offsets. That goes by the logged ranges alone, 
 the same. Called by `partition`; `source_intake` takes in what was read.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from rekindle_spark.pipeline.unbounded_source import (
     IdentityChecking,
+    RejectRepeating,
     RowsAndRejects,
     UnboundedSource,
 )
@@ -63,18 +64,25 @@ def share(spans: Sequence[Span], index: int, parallelism: int) -> tuple[Span, ..
 @dataclass(frozen=True, slots=True)
 class RangesRead:
     """The rows of some ranges, what they say of source partitions, and what could not be made rows
-    (see `unbounded_source.RowsAndRejects`), where there is anything."""
+    (see `unbounded_source.RowsAndRejects`), where there is anything. `places` are those of the
+    rejects among all offsets of the ranges, None where the source does not know them."""
 
     rows: pa.Table
     read: dict[str, RowsRead]
     rejects: pa.Table | None = None
+    places: list[int] | None = None
 
 
 def read(
-    source: UnboundedSource, spans: Iterable[Span], declared: Callable[[Any], pa.Table], now: float
+    source: UnboundedSource,
+    spans: Iterable[Span],
+    declared: Callable[[Any], pa.Table],
+    now: float,
+    left: Set[int] = frozenset(),
 ) -> RangesRead:
     """Read ranges one after the other; rows are as `declared` gives them. `now` is this node's
-    time, in seconds since 1970.
+    time, in seconds since 1970. Records at the places `left` are rejects again, where the source
+    can repeat that.
 
     Identities are checked behind the rows: where they are still the same, these are their own.
     """
@@ -83,14 +91,16 @@ def read(
     rejects: list[pa.Table] = []
     found: dict[str, RowsRead] = {}
     identities: dict[tuple[str, str], None] = {}
+    places, before = list[int](), 0
     for partition, begin, end, identity in spans:
         if begin >= end:
             continue
-        given = source.read(partition, begin, end)
+        given = _given(source, partition, (begin, end), before, left)
         if identity:
             identities[partition, identity] = None
         rejected = None
         if isinstance(given, RowsAndRejects):
+            places += (before + offset - begin for offset in _offsets(source, given))
             given, rejected = given.rows, given.rejects
         table = declared(given)
         tables.append(table)
@@ -100,10 +110,37 @@ def read(
             rejects.append(rejected)
             size, count = size + int(rejected.nbytes), count + rejected.num_rows
         found[partition] = RowsRead(greatest, end - begin, size, ahead, count)
+        before += end - begin
     if identities and isinstance(source, IdentityChecking):
         source.check_identities([*identities])
-    together = pa.concat_tables(rejects) if rejects else None
-    return RangesRead(pa.concat_tables(tables), found, together)
+    rows = pa.concat_tables(tables)
+    if not rejects:
+        return RangesRead(rows, found)
+    knows = isinstance(source, RejectRepeating)
+    return RangesRead(rows, found, pa.concat_tables(rejects), places if knows else None)
+
+
+def _offsets(source: UnboundedSource, given: RowsAndRejects) -> Sequence[int]:
+    """The offsets of rejects, where the source knows them. Raises ValueError where some lack."""
+    if not given.rejects.num_rows or not isinstance(source, RejectRepeating):
+        return ()
+    if len(given.offsets) != given.rejects.num_rows:
+        what = f"gave {len(given.offsets)} offsets of {given.rejects.num_rows} rejects"
+        raise ValueError(f"its `read` {what}, and it has a `read_again`")
+    return given.offsets
+
+
+def _given(
+    source: UnboundedSource, partition: str, span: tuple[int, int], before: int, left: Set[int]
+) -> pa.Table | RowsAndRejects:
+    """What a source gives of a range, behind so many offsets of others."""
+    begin, end = span
+    if left and isinstance(source, RejectRepeating):
+        offsets = (place - before + begin for place in left)
+        again = frozenset(offset for offset in offsets if begin <= offset < end)
+        if again:
+            return source.read_again(partition, begin, end, again)
+    return source.read(partition, begin, end)
 
 
 def merged(

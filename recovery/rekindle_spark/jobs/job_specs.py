@@ -20,6 +20,7 @@ from rekindle_spark import intervals
 from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.executor import host_scheduler
 from rekindle_spark.jobs.link_health import Link
+from rekindle_spark.output import dead_letters
 from rekindle_spark.spark.spark_gateway import Read, Task
 
 Ranges = Mapping[int, tuple[int, int]]
@@ -337,12 +338,9 @@ def _left_out(progress: PartitionTable, partition: int) -> dict[str, dict[str, i
 def _choices(progress: PartitionTable, partition: int, first: int, last: int) -> dict[str, Any]:
     """Which rows are to be left out again in epochs that are committed."""
     known = {
-        str(epoch): {
-            step: [choice.left, choice.alone]
-            for step, choice in progress.choices[partition, epoch].items()
-        }
+        str(epoch): {step: [choice.left, choice.alone] for step, choice in chosen.items()}
         for epoch in range(first, last + 1)
-        if (partition, epoch) in progress.choices
+        if (chosen := dead_letters.known(progress, partition, epoch))
     }
     return {"choices": known} if known else {}
 

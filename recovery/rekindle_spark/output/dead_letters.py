@@ -7,7 +7,8 @@
 A row is left out after some tries, so what was away for a moment decides which. That is a choice,
 and output made with it counts: a repeat that chose otherwise would differ from it, for ever. Where
 output waits for a checkpoint (`output_commit`), a repeat may choose anew. `dead_letter_sieve`
-chooses and repeats.
+chooses and repeats, and a source of the records that it cannot decode (`source_reading`); the
+places of these are counted in offsets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,20 +53,35 @@ def read_back(program: Program, history: StoreHistory, points: RestorePoints) ->
     copies in branches. Of letters of earlier versions it is not known which rows they were."""
     found: Choices = {}
     said = history.fold.choices
-    for part, epoch, step, output in _finished(program, history, points):
-        places = said.get(output, {}).get(epoch, ((), ()))
-        if places is not None:
+    for part, epoch, step, outputs in _finished(program, history, points):
+        places, *others = (said.get(output, {}).get(epoch, ((), ())) for output in outputs)
+        if places is not None and None not in others:
             choice = LeftOutRows(*map(tuple, places))
             found.setdefault((part, epoch), {}).setdefault(step, choice)
     return found
 
 
+def known(progress: PartitionTable, part: int, epoch: int) -> dict[str, LeftOutRows]:
+    """The rows that a partition leaves out again in an epoch, by step. A branch behind a source
+    leaves out the same rows as the source, where the source ran the epoch first."""
+    program = progress.program
+    chain, own = program.owner[part], progress.choices.get((part, epoch), {})
+    if not chain.reads:
+        return own
+    source = next(one for one in program.chains if one.name == chain.reads)
+    first = progress.choices.get((source.first + part - chain.first, epoch), {})
+    names = {chain.reads: chain.name, **{step: step for step in chain.copies}}
+    return {**{names[step]: one for step, one in first.items() if step in names}, **own}
+
+
 def _finished(
     program: Program, history: StoreHistory, points: RestorePoints
-) -> Iterator[tuple[int, int, str, str]]:
+) -> Iterator[tuple[int, int, str, Sequence[str]]]:
     """What is finished and may be run again: partition, epoch, and each step with dead letters and
-    the output of these. A source has no state to restore, so the checkpoint is its restore point;
-    for readers that go on from an older one it runs epochs again from there."""
+    the output of these. The root of a branch has the source's output behind its own: where nothing
+    is known of the one, nothing is of the other. A source has no state to restore, so the
+    checkpoint is its restore point; for readers that go on from an older one it runs epochs again
+    from there."""
     for name in history.fold.finished.keys() & program.numbers.keys():
         number = program.numbers[name]
         chain = program.owner[number]
@@ -74,10 +90,11 @@ def _finished(
             for one in (chain, *heirs):
                 part = one.first + number - chain.first
                 for step in _steps(one):
-                    output = _output(step, number - chain.first)
-                    end = reached.parts.get(output, reached.last)
+                    names = (chain.name, chain.source) if step == one.name else (step,)
+                    outputs = [_output(name, number - chain.first) for name in names]
+                    end = reached.parts.get(outputs[0], reached.last)
                     for epoch in reached.counted(points.oldest, end):
-                        yield part, epoch, step, output
+                        yield part, epoch, step, outputs
 
 
 def _steps(chain: Chain) -> list[str]:

@@ -11,7 +11,7 @@ own instead, which says what has arrived (`epoch_cutter`). The driver's part is 
 and `source_polls`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
@@ -57,10 +57,12 @@ class PartitionOffsets:
 @dataclass(frozen=True, slots=True)
 class RowsAndRejects:
     """The rows of a range, and what of it could not be made rows: with the columns of the source's
-    `reject_schema`, and a last one that says why."""
+    `reject_schema`, and a last one that says why. A `RejectRepeating` source gives `offsets` too,
+    one of its own for each reject."""
 
     rows: pa.Table
     rejects: pa.Table
+    offsets: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,17 @@ class UnboundedSource(Protocol):
     def latest_offsets(self) -> Mapping[str, PartitionOffsets]: ...
     def read(self, partition: str, start: int, end: int) -> pa.Table | RowsAndRejects: ...
     def commit(self, offsets: Mapping[str, int]) -> None: ...
+
+
+@runtime_checkable
+class RejectRepeating(Protocol):
+    """A source that knows the offset of each reject. Whether a record can be decoded may depend on
+    a service that is away for a moment, so rejects are committed with an epoch (`dead_letters`).
+    `read` gives `RowsAndRejects` with their offsets."""
+
+    def read_again(self, partition: str, start: int, end: int, left: Set[int]) -> RowsAndRejects:
+        """As `read`, but the records at the offsets `left`, which it has rejected before, are
+        rejects, even if they can be decoded now."""
 
 
 @runtime_checkable

@@ -3,12 +3,13 @@
 A function gets a whole table. Where it raises, halves of the table show for which rows; such a row
 is tried alone, some times where the step has dead letters. Without them the first such row ends
 it, in an error that says which one it is. Which rows are left out may depend on what was away for a
-moment, so it is a choice: once an epoch is committed, a repeat leaves out exactly the same. Called
-by `partition`, and by operators with user code.
+moment, so it is a choice: once an epoch is committed, a repeat leaves out exactly the same. The
+same holds for records that a source cannot decode. Called by `partition`, and by operators with
+user code.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -260,18 +261,43 @@ def letters_of(
 
     Raises StepError then, and where there are more than there may be.
     """
-    reasons, rows_read = rejects.columns[-1], rows_read + rejects.num_rows
-    rows = rejects.drop_columns([rejects.column_names[-1]])
+    rows_read += rejects.num_rows
     if tolerance is None or rejects.num_rows > tolerance.letters_of(rows_read):
-        shown = ", ".join(f"{column}={_short(rows[column][0])}" for column in rows.column_names[:4])
-        what = f"cannot decode {rejects.num_rows} records in epoch {epoch}, first {shown}: "
         remedy = "mend what writes them, or how they are decoded, and start again"
         if tolerance is None:
             remedy += "; or give the source dead_letters=True"
         else:
             remedy += "; or raise dead_letters_max in the settings"
-        raise StepError(where=f"step {name}", what=what + str(reasons[0].as_py()), remedy=remedy)
-    count = rejects.num_rows
+        raise _undecoded(name, f"in epoch {epoch}", rejects, remedy)
+    return _with_reasons(name, epoch, rejects)
+
+
+def letters_again(
+    name: str, epoch: int, rejects: pa.Table, places: Sequence[int], known: Collection[int]
+) -> pa.Table:
+    """The same of an epoch that is committed, in which the records at the places `known` were left
+    out. Raises StepError where the source cannot decode others."""
+    others = [row for row, place in enumerate(places) if place not in known]
+    if others:
+        remedy = "bring back what decodes them, as a schema or a service, and start again"
+        when = f"in epoch {epoch} that it decoded before"
+        raise _undecoded(name, when, rejects.take(others), remedy)
+    return _with_reasons(name, epoch, rejects)
+
+
+def _undecoded(name: str, when: str, rejects: pa.Table, remedy: str) -> StepError:
+    names = rejects.column_names[:-1]
+    shown = ", ".join(f"{column}={_short(rejects[column][0])}" for column in names[:4])
+    what = f"cannot decode {rejects.num_rows} records {when}, first {shown}: "
+    return StepError(
+        where=f"step {name}", what=what + str(rejects.columns[-1][0].as_py()), remedy=remedy
+    )
+
+
+def _with_reasons(name: str, epoch: int, rejects: pa.Table) -> pa.Table:
+    """Rejects as dead letters; their last column says why."""
+    rows, count = rejects.drop_columns([rejects.column_names[-1]]), rejects.num_rows
+    reasons = rejects.columns[-1]
     added = (pa.array([name] * count), pa.array([epoch] * count, pa.int64()), reasons)
     for column, values in zip(COLUMNS, added, strict=True):
         rows = rows.append_column(column, values)

@@ -161,11 +161,15 @@ def of_files(folder: Path) -> Iterator[Action]:
     for ending, content in contents.items():
         story = _files(folder / ending, ending, content)
         yield from story.begin().actions()
+        # rejected again though it can be read
+        yield story.again(1, 0, item={"choices": {"1": {"rows": [[0, 1], []]}}})
     # a row group that cannot be read, a file that is gone, and values that do not fit
     for name, spoil in (("gone", Path.unlink), ("replaced", _replace)):
         story = _files(folder / name, "parquet", contents["parquet"], spoil)
         yield from story.begin().actions()
-    yield from _files(folder / "spoilt", "parquet", _spoilt(contents["parquet"])).begin().actions()
+    spoilt = _files(folder / "spoilt", "parquet", _spoilt(contents["parquet"])).begin()
+    yield from spoilt.actions()
+    yield spoilt.again(1, 0, item={"choices": {"1": {"rows": [[], []]}}})
     deep = SCHEMA.append(pa.field("deep", _deep(pa.timestamp("us"))))
     old = _files(folder / "old", "parquet", _of_old_parquet(), schema=deep)
     yield from old.begin().actions()

@@ -668,6 +668,7 @@ def test_rows_of_a_damaged_row_group_are_rejected_and_others_are_rows(inputs: Pa
     rejected = whys(read, inputs)
     assert [(path, row) for path, row, _ in rejected] == [("a", row) for row in range(1, 8)]
     assert {why[:27] for *_, why in rejected} == {"row group 0 cannot be read "}
+    assert read.offsets == [*range(7)]
 
 
 def test_an_absence_in_the_middle_of_parquet_is_no_damage(

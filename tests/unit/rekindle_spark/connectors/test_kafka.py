@@ -157,6 +157,9 @@ def test_tombstones_that_are_wanted_are_rows_of_nulls_in_their_place() -> None:
     assert [(row["kafka_offset"], row["value"]) for row in rows] == [(1, 1), (2, None), (4, None)]
     assert [(one["kafka_offset"], one["kafka_value"]) for one in rejects] == [(3, b"x")]
     assert rejects[0]["error"] == "is no JSON object"
+    again, others = kafka._decoded(records, {3, 4})
+    assert again["kafka_offset"].to_pylist() == [1, 2]
+    assert [one["kafka_offset"].to_pylist() for one in others] == [[3, 4]]
 
 
 def test_a_record_without_a_timestamp_has_none() -> None:
