@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rekindle.model.errors import DataLossError, InputError, SourceAwayError, refuse
 from rekindle_spark.connectors import kafka_options, kafka_ranges
-from rekindle_spark.connectors.decoding import Decoder
+from rekindle_spark.connectors.decoding import Csv, Decoder, Json
 from rekindle_spark.connectors.kafka_options import ErrorNote
 from rekindle_spark.connectors.kafka_ranges import PartitionAddress
 from rekindle_spark.pipeline.unbounded_source import PartitionOffsets, RowsAndRejects, SourceTerms
@@ -110,6 +110,12 @@ class Kafka:
         for name, value in saved.items():
             setattr(self, name, value)
         self._asking = None
+
+    @property
+    def rejects_alike(self) -> bool:
+        """See `unbounded_source.rejects_alike`: a registry of schemas may be away, and nobody knows
+        what a function asks."""
+        return isinstance(self.value, Json | Csv)
 
     def check(self, step: str) -> None:
         """Raise InputError where the client library is not there. Nobody is asked."""

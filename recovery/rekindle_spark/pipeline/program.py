@@ -27,7 +27,7 @@ from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle_spark.operators import arrow_columns, column_types
 from rekindle_spark.operators.aggregates import OVER
 from rekindle_spark.output import sink_files
-from rekindle_spark.pipeline import late_outputs
+from rekindle_spark.pipeline import late_outputs, unbounded_source
 from rekindle_spark.pipeline.chains import Chain, Edge
 from rekindle_spark.pipeline.steps import LATE_COLUMNS, REPORTED_COLUMNS, Pipeline, Step
 from rekindle_spark.user_code import dead_letter_sieve
@@ -175,11 +175,12 @@ class Program:
     @cached_property
     def lenient_steps(self) -> frozenset[str]:
         """Steps with dead letters, and all that follow them: until it is committed which rows were
-        left out, a repeat may leave out others."""
+        left out, a repeat may leave out others. Sources that reject alike are not among them."""
         found: set[str] = set()
         for chain in sorted(self.chains, key=lambda chain: self.ranks[chain.first]):
             fed = any(edge.step in found for edge in self.edges if edge.consumer == chain.index)
-            if fed or chain.root.dead_letters:
+            root = chain.root
+            if fed or (root.dead_letters and not unbounded_source.rejects_alike(root.function)):
                 found.add(chain.name)
             for step in chain.steps:
                 if step.inputs[0] in found or step.dead_letters:

@@ -140,6 +140,12 @@ class RejectRepeating(Protocol):
         rejects, even if they can be decoded now."""
 
 
+def rejects_alike(source: object) -> bool:
+    """Whether a source rejects the same records whenever it reads them, whatever is away then: it
+    says so itself, by a `rejects_alike`."""
+    return bool(getattr(source, "rejects_alike", False))
+
+
 @runtime_checkable
 class IdentityChecking(Protocol):
     """A source whose partitions can be recreated under their names, with the same offsets for other

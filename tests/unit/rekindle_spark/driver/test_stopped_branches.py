@@ -14,6 +14,9 @@ from rekindle.model.errors import FencedError, StepError
 from rekindle.model.settings import Policy, Settings
 from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from rekindle_spark.checkpoint.restore_points import RestorePoints
+from rekindle_spark.connectors.avro_values import Avro
+from rekindle_spark.connectors.decoding import Bytes, Csv, Json
+from rekindle_spark.connectors.kafka import Kafka
 from rekindle_spark.control import query_stop
 from rekindle_spark.driver import stopped_branches
 from rekindle_spark.driver.partition_table import PartitionTable
@@ -205,6 +208,26 @@ def test_a_source_with_dead_letters_keeps_its_branches_in_its_chain() -> None:
     assert stopped_branches.head(made, lenient, "risky") is None
 
 
+@pytest.mark.parametrize(
+    ("decoder", "head"),
+    [
+        (Json(SCHEMA), "risky"),
+        (Csv(SCHEMA), "risky"),
+        (Avro(SCHEMA, "http://registry:8081"), None),
+        (Bytes(SCHEMA, unchanged), None),
+    ],
+)
+def test_a_source_that_rejects_the_same_at_any_time_leaves_branches_out_alone(
+    decoder: Any, head: str | None
+) -> None:
+    made = enriched()
+    (rows,) = made.chains
+    source = Kafka("broker:9092", topics=["numbers"], value=decoder)
+    lenient = replace(rows, root=replace(rows.root, function=source, dead_letters=True))
+    made = replace(made, chains=(lenient,))
+    assert stopped_branches.head(made, lenient, "risky") == head
+
+
 def test_dead_letters_of_a_branchs_own_steps_go_on_with_it() -> None:
     made = enriched("enrich")
     split = stopped_branches.split(made, [record("enrich")])
@@ -212,7 +235,9 @@ def test_dead_letters_of_a_branchs_own_steps_go_on_with_it() -> None:
     assert set(rows_of(branch)) == {"rich", "cheap", "enrich.dead-letters"}
     assert rows_of(parent) | rows_of(branch) == rows_of(together)
     assert branch.choices == together.choices != {}
-    said = {"enrich.dead-letters/0": {6: ([3], []), 7: ([], [])}}
+    said: dict[str, dict[int, tuple[list[int], list[int]] | None]] = {
+        "enrich.dead-letters/0": {6: ([3], []), 7: ([], [])}
+    }
     # the first driver has run epochs 5 to 6 with the branch, and 7 without it
     fold = CommitSummary(choices=said)
     fold.take_in(
