@@ -173,13 +173,7 @@ def of_files(folder: Path) -> Iterator[Action]:
     deep = SCHEMA.append(pa.field("deep", _deep(pa.timestamp("us"))))
     old = _files(folder / "old", "parquet", _of_old_parquet(), schema=deep)
     yield from old.begin().actions()
-    big = pa.schema([("at", pa.timestamp("us")), ("value", pa.timestamp("ms"))])
-    times = pa.array([n * SECOND for n in range(9)], pa.timestamp("us"))
-    sink = io.BytesIO()
-    pq.write_table(
-        pa.table({"at": times, "value": pa.array(range(9)).view(pa.timestamp("us"))}), sink
-    )
-    yield from _files(folder / "unfit", "parquet", sink.getvalue(), schema=big).begin().actions()
+    yield from _unfit(folder / "unfit").begin().actions()
     strict = _files(folder / "strict", "json", contents["json"], dead_letters=False)
     yield from strict.begin().actions()
     for letters in (True, False):
@@ -212,6 +206,17 @@ def of_files(folder: Path) -> Iterator[Action]:
     stored = lambda: mock.patch.object(local_files, "PIECE_BYTES", 64)  # noqa: E731
     for action in lost.actions():
         yield action.within(closed, chunks, stored)
+
+
+def _unfit(folder: Path) -> Story:
+    """Files with values that their column's type cannot hold."""
+    big = pa.schema([("at", pa.timestamp("us")), ("value", pa.timestamp("ms"))])
+    times = pa.array([n * SECOND for n in range(9)], pa.timestamp("us"))
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table({"at": times, "value": pa.array(range(9)).view(pa.timestamp("us"))}), sink
+    )
+    return _files(folder, "parquet", sink.getvalue(), schema=big)
 
 
 def _spoilt(parquet: bytes) -> bytes:
