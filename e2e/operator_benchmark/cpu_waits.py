@@ -2,7 +2,8 @@
 
 The kernel counts for each thread how long it could have run and did not (the second number of
 `/proc/PID/task/TID/schedstat`, in nanoseconds). Threads wait side by side, so the longest wait of a
-single thread is what the process has lost at least. `operator_process` samples it.
+single thread stands for the process. That is an estimate: another thread may have held up what is
+timed, for less. `operator_process` samples it.
 """
 
 import threading

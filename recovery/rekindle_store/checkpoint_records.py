@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 Kind = Literal["state", "input"]
 Record = dict[str, Any]
-WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9,})\.parquet")
+# An earlier version has put generation, plan and attempt behind the epoch of some.
+WAITING = re.compile(r"outputs/[^/]+~branch/([0-9]+)-([0-9]{9,})((?:-[0-9]+)*)\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,17 @@ def waiting_rows(name: str) -> tuple[int, int] | None:
     that is left out; None for another."""
     match = WAITING.fullmatch(name)
     return None if match is None else (int(match[1]), int(match[2]))
+
+
+def attempted_rows(names: Iterable[str], index: int, epoch: int) -> str | None:
+    """Of files by their paths below the store the one of the last attempt in which rows of a
+    partition's epoch wait for a branch; None where there is none."""
+    found = {}
+    for name in names:
+        match = WAITING.fullmatch(name)
+        if match is not None and (int(match[1]), int(match[2])) == (index, epoch):
+            found[tuple(map(int, match[3].split("-")[1:]))] = name
+    return found[max(found)] if found else None
 
 
 def is_read_no_more(name: str, epoch: int) -> bool:

@@ -182,12 +182,12 @@ def announced_rows(
     withdrawn: Set[str],
 ) -> tuple[AnnouncedNode, ...]:
     """The rows of announced nodes with the notices that there are now, those that go first before
-    others; `withdrawn` names those whose notice is gone."""
+    others; `withdrawn` names those whose notice is gone, as far as they have no other."""
     rows = {row.name: row for row in before}
     for name, notice in notices.items():
         by = clipped(notice.source, BY_LENGTH_MAX)
         rows[name] = AnnouncedNode(name=name, by=by, until=moment(notice.until))
-    for name in withdrawn & rows.keys():
+    for name in (withdrawn - notices.keys()) & rows.keys():
         rows[name] = msgspec.structs.replace(rows[name], withdrawn=True)
     return tuple(sorted(rows.values(), key=lambda row: (row.until, row.name)))
 

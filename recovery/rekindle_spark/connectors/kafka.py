@@ -113,9 +113,9 @@ class Kafka:
 
     @property
     def rejects_alike(self) -> bool:
-        """See `unbounded_source.rejects_alike`: a registry of schemas may be away, and nobody knows
-        what a function asks."""
-        return isinstance(self.value, Json | Csv)
+        """See `unbounded_source.rejects_alike`: a registry may come to know a schema later, and
+        nobody knows what a function asks."""
+        return self.value is None or isinstance(self.value, Json | Csv)
 
     def check(self, step: str) -> None:
         """Raise InputError where the client library is not there. Nobody is asked."""

@@ -20,7 +20,7 @@ from rekindle_spark.operators import column_types
 from rekindle_spark.pipeline.chains import Chain
 from rekindle_spark.pipeline.program import Program
 from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows, Tolerance
-from rekindle_store import checksummed_file, store_files
+from rekindle_store import checkpoint_records, checksummed_file, store_files
 from rekindle_store.checkpoint_records import Kind, file_name
 
 
@@ -98,15 +98,20 @@ def _renumbered(program: Program, frame: Frame) -> Frame:
 def _tap(store: store_files.Files, chain: Chain, index: int, epoch: int) -> tuple[pa.Table, int]:
     """What a relay reads of an epoch, and its watermark. It is there once the partition before has
     run the epoch."""
-    name = f"outputs/{chain.name}/{index}-{epoch:09d}.parquet"
+    folder = f"outputs/{chain.name}"
+    name = f"{folder}/{index}-{epoch:09d}.parquet"
     try:
         data = store.read(name)
     except FileNotFoundError:
-        raise DamagedError(
-            where=name,
-            what="is not there, but the epoch has run",
-            remedy="restore it from a copy of the store",
-        ) from None
+        below = (f"{folder}/{one}" for one in store.names(folder))
+        attempted = checkpoint_records.attempted_rows(below, index, epoch)
+        if attempted is None:
+            raise DamagedError(
+                where=name,
+                what="is not there, but the epoch has run",
+                remedy="restore it from a copy of the store",
+            ) from None
+        data = store.read(attempted)
     table = checksummed_file.check_rows(name, data)
     watermark = int(table.schema.metadata[partition.WATERMARK])
     assert chain.root.schema is not None

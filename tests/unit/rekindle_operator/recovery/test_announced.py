@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from story_world import COSTS, World, running
 
 from rekindle.coordination.announced_losses import SCALE_DOWN
+from rekindle.coordination.coordination_events import LossNotice
 from rekindle_operator.api.recovery_resource import RecoveryStatus
 from rekindle_operator.detection import loss_notices
 from rekindle_operator.policies.effective_policy import ReachedLimit
+from rekindle_operator.recovery import lost_nodes
 from rekindle_operator.recovery.recovery_inputs import RecoveryTerms
 
 
@@ -132,3 +134,12 @@ def test_the_core_knows_a_scale_down_by_what_detection_calls_it() -> None:
     notice = loss_notices.of_node([{"key": loss_notices.AUTOSCALER_TAINT, "value": "1"}], ())
     assert notice is not None
     assert {notice.by} == SCALE_DOWN
+
+
+def test_a_node_of_two_executors_of_which_one_has_a_notice_stays_announced() -> None:
+    """Each look gave another answer: announced, then withdrawn."""
+    notices = {"m1": LossNotice("spot", 1_700_000_000.0)}
+    first = lost_nodes.announced_rows((), notices, {"m1"})
+    second = lost_nodes.announced_rows(first, notices, {"m1"})
+    assert [row.withdrawn for row in (*first, *second)] == [False, False]
+    assert [row.withdrawn for row in lost_nodes.announced_rows(second, {}, {"m1"})] == [True]

@@ -211,6 +211,7 @@ def test_a_source_with_dead_letters_keeps_its_branches_in_its_chain() -> None:
 @pytest.mark.parametrize(
     ("decoder", "head"),
     [
+        (None, "risky"),
         (Json(SCHEMA), "risky"),
         (Csv(SCHEMA), "risky"),
         (Avro(SCHEMA, "http://registry:8081"), None),

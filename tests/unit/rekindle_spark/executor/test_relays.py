@@ -26,7 +26,7 @@ from rekindle_spark.pipeline.program import Program
 from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_spark.store.checkpoint_store import StoreHistory
 from rekindle_spark.store.commit_summary import CommitSummary
-from rekindle_store import store_files
+from rekindle_store import checkpoint_records, store_files
 from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -250,6 +250,22 @@ def test_rows_that_an_earlier_version_has_kept_for_a_branch_are_read(tmp_path: P
     before = relayed(branch, RELAY0, tmp_path)
     assert rows_of(before) == rows_of(now)
     assert given(before) == given(now)
+
+
+def test_rows_under_the_name_of_an_attempt_are_read_from_the_last_one(tmp_path: Path) -> None:
+    """An earlier version has named them so where a step beside had dead letters."""
+    written(tmp_path, run(built(), NUMBERED0, "dear"))
+    branch = stopped_branches.split(built(), records())
+    now = relayed(branch, RELAY0, tmp_path)
+    (folder,) = (tmp_path / "outputs").glob("*~branch")
+    (file,) = folder.glob("0-*.parquet")
+    file.rename(folder / f"{file.stem}-2-3-10.parquet")
+    for older in ("1-9-9", "2-3-9"):
+        (folder / f"{file.stem}-{older}.parquet").write_bytes(b"of another attempt")
+    before = relayed(branch, RELAY0, tmp_path)
+    assert (rows_of(before), given(before)) == (rows_of(now), given(now))
+    names = [f"outputs/{folder.name}/{one.name}" for one in folder.iterdir()]
+    assert {checkpoint_records.waiting_rows(name) for name in names} == {(0, EPOCH)}
 
 
 def flipped(data: bytes, place: int, bit: int) -> bytes:
