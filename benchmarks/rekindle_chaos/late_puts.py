@@ -64,6 +64,7 @@ class LatePut:
         older = self.driver.process
         assert older is not None
         mark = self.traps / f"held-{older.pid}"
+        self._let_go(mark)
         if mark.exists():
             mark.unlink()
             _kill_jvm(older)
@@ -74,6 +75,16 @@ class LatePut:
             self.plan(at + LOOK_SECONDS, partial(self._await_held, at + LOOK_SECONDS))
         else:
             self._trap.unlink(missing_ok=True)
+
+    def _let_go(self, mark: Path) -> None:
+        """Let another driver go on that stands still at the trap: one that was superseded before it
+        came to it. It would keep its executors for ever. The trap is set again."""
+        for other in self.traps.glob("held-*"):
+            if other != mark:
+                other.unlink()
+                with suppress(ProcessLookupError):
+                    os.killpg(int(other.name.removeprefix("held-")), signal.SIGCONT)
+                self._trap.touch()
 
     def _await_time(
         self, older: subprocess.Popen[bytes], before: int, at: float, end: float

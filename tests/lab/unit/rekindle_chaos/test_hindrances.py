@@ -5,12 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from rekindle.model.errors import FencedError
+from rekindle_chaos.late_puts import LatePut
 from rekindle_chaos.sabotage import FOLDER
+from rekindle_chaos.trials import Fault
 from rekindle_local import process_sets
 from rekindle_spark.store.checkpoint_store import CheckpointStore
 
@@ -114,6 +119,37 @@ def test_a_record_is_late_and_what_it_meets_then_is_as_without_any_trap(
     late = (trial / "store" / "checkpoints" / "1.json").exists()
     assert late == (kind == "checkpoints"), "the put itself is not refused"
     assert CheckpointStore(trial / "store").open(3.0).checkpoint is None, "it does not count"
+
+
+def test_a_driver_that_was_superseded_before_it_came_to_the_trap_goes_on(trial: Path) -> None:
+    """It stood still for ever, and kept all executors from its successor."""
+    trap = trial / "traps" / "late-put-commits"
+    trap.touch()
+    superseded = started(DRIVE.format(call=CALLS["commits"]), trial, driver=True)
+    assert superseded.stdout is not None
+    assert superseded.stdout.readline() == "open\n"
+    CheckpointStore(trial / "store").open(2.0)
+    newer = SimpleNamespace(process=SimpleNamespace(pid=1), store=trial / "store")
+    planned: list[Callable[[], None]] = []
+    fault = LatePut(
+        Fault(0.0, "late-put", (), 1.0, "commits"),
+        cast(Any, newer),
+        trial / "traps",
+        lambda _, action: planned.append(action),
+        lambda: None,
+        lambda: None,
+    )
+    fault.begin()
+    assert superseded.stdin is not None
+    superseded.stdin.write("go\n")
+    superseded.stdin.flush()
+    end = time.monotonic() + LIMIT_SECONDS
+    while superseded.poll() is None:
+        assert time.monotonic() < end
+        planned.pop()()
+        time.sleep(0.01)
+    assert superseded.returncode == 1, "it is fenced"
+    assert trap.exists(), "the trap is for the driver that runs"
 
 
 @pytest.mark.parametrize("hours", [1, -1])
