@@ -484,7 +484,8 @@ class Effects:
             name = recovery_resource.recovery_name(reference(application_), incident.number)
             recovery = self.known.recoveries.get(place, {}).get(name)
         before = self._demands.get(place)
-        if state is None or incident is None or recovery is None:
+        has_ended = recovery is None or recovery.status.has_ended
+        if state is None or incident is None or recovery is None or has_ended:
             if before is not None:
                 del self._demands[place]
                 self._wanting = True

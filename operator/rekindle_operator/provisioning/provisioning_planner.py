@@ -211,13 +211,15 @@ class _Case:
 def decide(
     wanted: Sequence[NodeDemand], standing: ClusterState, *, home: str, now: float
 ) -> ProvisioningDecision:
-    """What to do for incidents, the most urgent first.
+    """What to do for incidents, the most urgent first. Of two demands of one incident the first
+    counts.
 
     `home` is the operator's namespace, where notes are; `now` in seconds since 1970.
     """
     known, troubles = request_ledger.read_all(standing, home)
-    scopes = {request_ledger.scope(demand.incident): demand for demand in wanted}
-    assert len(scopes) == len(wanted), "an incident has one demand"
+    scopes: dict[str, NodeDemand] = {}
+    for demand in wanted:
+        scopes.setdefault(request_ledger.scope(demand.incident), demand)
     cases = {
         scope: _open(scope, demand, standing, known)
         for scope, demand in scopes.items()

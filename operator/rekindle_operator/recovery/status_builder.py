@@ -151,16 +151,18 @@ def subject(state: coordination_state.CoordinationState, cluster: ClusterFacts) 
 def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusChange:
     """The status after a look at `now` (seconds since 1970).
 
-    A story that has ended goes on only when nothing had been lost: the next failure has its number.
-    A scene that is older than the story tells nothing.
+    A story that has ended goes on only when nothing had been lost: the next failure has its number;
+    or when its application was gone and is back in the same incident. A scene that is older than
+    the story tells nothing.
     """
     if _is_outdated(before, scene):
         return StatusChange(before, news=False)
     if before.has_ended:
         again = before.kind == "Suspected" and _goes_on(before, scene, now)
-        if not again:
+        if not again and not _is_back(before, scene, now):
             return StatusChange(before, news=False)
-        before = msgspec.structs.replace(before, phase=None, started_at=None, ended_at=None)
+        started_at = None if again else before.started_at
+        before = msgspec.structs.replace(before, phase=None, started_at=started_at, ended_at=None)
     lost = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
     asked = requests(before.requests, scene, now)
     made = status_rows.plans(before.plans, before.plans_dropped, scene, now)
@@ -235,6 +237,17 @@ def _goes_on(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> bool:
         return scene.open is not None
     rows = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
     return bool(lost_nodes.suspected(rows))
+
+
+def _is_back(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> bool:
+    """Whether an application that was gone is there again, and its incident goes on, as with a
+    driver that is submitted anew under its name. What was seen before it went does not count."""
+    gone = before.phase == "Abandoned" and before.reason == camel_case(
+        RecoveryReason.APPLICATION_GONE
+    )
+    is_later = before.ended_at is not None and moment(now) > before.ended_at
+    is_open = scene.open is not None and scene.driver is not session.Driver.FINISHED
+    return gone and is_later and is_open
 
 
 def _staged(

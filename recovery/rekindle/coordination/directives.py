@@ -22,6 +22,7 @@ from rekindle.coordination.instructions import (
     SetLagGoals,
     SetOrdering,
 )
+from rekindle.model.incidents import Incident
 from rekindle.model.reasons import Reason
 from rekindle.protocol.messages import Order
 
@@ -163,7 +164,7 @@ def requests(
         if isinstance(item, RequestNodes) and missing > 0:
             incident = state.incident
             # grows with each loss and each notice, so that no request takes another one's place
-            known = 0 if incident is None else len(incident.lost) + len(incident.announced)
+            known = 0 if incident is None else _known(incident)
             count = min(item.count, missing)
             request = NodeRequestOrder("nodes", item.reason, count, item.outside_domains)
             found[f"{state.incidents}-nodes-{known}"] = request
@@ -172,6 +173,10 @@ def requests(
                 "driver", item.reason
             )
     return found
+
+
+def _known(incident: Incident) -> int:
+    return len(incident.lost) + incident.repeated + len(incident.announced)
 
 
 def outstanding(

@@ -250,6 +250,7 @@ def _incident(
         lost=everyone,
         domains=() if kind is IncidentKind.INDEPENDENT else _domains(state, unfinished, everyone),
         cluster_nodes={**unfinished.cluster_nodes, **named},
+        repeated=unfinished.repeated + len(set(unfinished.lost) & set(lost)),
     )
 
 

@@ -66,6 +66,8 @@ class Incident:
     pause, so outputs have been retained since that one and survivors need not roll back. A report
     that buffering is off ends it. `cluster_nodes` is what the cluster calls the lost nodes (node ->
     name), as far as that was known: a driver that starts again forgets where its executors were.
+    `repeated` counts losses of nodes that it had lost before: a name comes again with another
+    executor.
     """
 
     number: int
@@ -82,6 +84,7 @@ class Incident:
     saved: tuple[str, ...] = ()
     retained: bool = False
     cluster_nodes: Mapping[str, str] = field(default_factory=dict)
+    repeated: int = 0
 
     @property
     def is_announced(self) -> bool:

@@ -13,6 +13,7 @@ from rekindle import coordination as core
 from rekindle.coordination import (
     CoordinationState,
     coordination_events,
+    directives,
     instructions,
     next_plan,
     node_load,
@@ -185,3 +186,27 @@ def test_nodes_of_an_open_incident_are_all_remembered() -> None:
     assert run.state.incident is not None
     assert set(run.state.incident.lost) == {*many, "late"}
     assert set(many) < run.state.nodes.keys()
+
+
+def test_each_loss_of_a_node_that_comes_again_under_its_name_is_a_request_of_its_own() -> None:
+    """An address is given again soon; the second loss had the identity of another request."""
+    topology = Topology((TopologyOperator("o", 4),), (), (Query("q", "o", 1),)).checked()
+    state = core.initial(topology, Policy(stabilisation_seconds=0.0), 3)
+    asked: list[str] = []
+    now = 1_000.0
+
+    def tell(event: Event) -> None:
+        nonlocal state, now
+        now += 1.0
+        state, told = core.advance(state, event, now, clock=float)
+        asked.extend(directives.requests(told, 1, state))
+
+    for node in ("a", "b", "c"):
+        tell(coordination_events.NodeBack(node, 100.0, incarnation="1"))
+    tell(coordination_events.Tick())
+    tell(coordination_events.NodesLost(("a",)))
+    tell(coordination_events.NodesLost(("b",)))
+    tell(coordination_events.NodeBack("a", 100.0, incarnation="2"))
+    tell(coordination_events.NodesLost(("a",)))
+    assert len(asked) == 3
+    assert len(set(asked)) == 3

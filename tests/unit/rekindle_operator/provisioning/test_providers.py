@@ -1,6 +1,7 @@
 """What is requested, within which limits, and that nothing is requested twice."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -339,6 +340,20 @@ def test_incidents_of_one_number_are_told_apart_when_they_were_counted_anew() ->
         world.want(incident, requests={"1-nodes-2": lost(2)})
         world.settle()
     assert world.counted("NodeClaim") == 4
+
+
+def test_of_two_demands_of_one_incident_the_first_counts() -> None:
+    """One that is wanted again may still be taken for over: that is no end for all others."""
+    world = World(KARPENTER)
+    world.want(FLIGHTS, requests={"1-nodes-2": lost(2)})
+    world.settle()
+    assert world.counted("NodeClaim") == 2
+    (demand,) = world.demands.values()
+    over = replace(demand, over=True)
+    standing = world.standing()
+    alone = decide((demand,), standing, home=HOME, now=world.now)
+    both = decide((demand, over), standing, home=HOME, now=world.now)
+    assert both == alone
 
 
 def test_names_are_short_certain_and_a_person_can_read_them() -> None:

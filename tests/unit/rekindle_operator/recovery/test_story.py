@@ -237,6 +237,30 @@ def test_an_application_that_is_gone_ends_the_story() -> None:
     assert not status_builder.abandon(told.status, *gone, world.now + 1).news
 
 
+def test_a_story_goes_on_when_its_application_is_back_in_the_same_incident() -> None:
+    """As with a driver's pod that was collected with its node, and is submitted again."""
+    world = running()
+    story_courses.lose_three(world)
+    started_at = world.status().started_at
+    before, seen = world.case, world.now
+    gone = RecoveryReason.APPLICATION_GONE, "departures is not there any more."
+    told = status_builder.abandon(world.status(), *gone, world.now + 1)
+    world.publish(1, world.status(), told.status)
+    calm = Decision(before, False, (), ())
+    late = world.scene(1, before, tuple(world.plans), calm)
+    assert not status_builder.tell(told.status, late, seen).news, "it was seen before it went"
+    world.now += 600
+    world.bury_driver()
+    world.restore(*story_courses.LATER)
+    world.start_driver()
+    world.settle(8)
+    assert (world.status().ended_at, world.status().started_at) == (None, started_at)
+    world.complete_checkpoint()
+    world.settle()
+    assert world.status().phase == "Recovered"
+    assert set(world.objects) == {1}
+
+
 def test_a_scene_that_is_older_than_the_story_tells_nothing() -> None:
     world = running()
     calm = Decision(world.case, False, (), ())
