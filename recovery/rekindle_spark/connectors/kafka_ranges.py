@@ -60,7 +60,8 @@ class PartitionAddress:
 class _Reader:
     """A consumer of one partition. `position` is the next offset that it gives; `waiting` are
     records that came with the range before, and lie behind it. It fetches up to `queued_bytes`
-    before it is asked for them."""
+    before it is asked for them. `stale` is where the client was before it was sent elsewhere: it
+    says so until another thread of its own has followed."""
 
     address: PartitionAddress
     consumer: Any
@@ -68,6 +69,8 @@ class _Reader:
     queued_bytes: int = 0
     position: int | None = None
     waiting: list[Any] = field(default_factory=list)
+    stale: int | None = None
+    is_fresh: bool = True
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, start: int, end: int) -> Iterator[list[Any]]:
@@ -102,6 +105,8 @@ class _Reader:
     def _seek(self, start: int) -> None:
         library, address = kafka_options.library(), self.address
         self.waiting = []
+        self.stale = None if self.is_fresh else self._said_position()
+        self.is_fresh = False
         self.consumer.assign([library.TopicPartition(address.topic, address.partition, start)])
 
     def _sorted(self, batch: list[Any], start: int, end: int) -> tuple[list[Any], int]:
@@ -125,10 +130,18 @@ class _Reader:
         return found, passed
 
     def _client_position(self) -> int:
-        """The next offset that the client would give; it passes what is no record."""
+        """The next offset that the client would give; it passes what is no record. 0 as long as
+        that may be from before it was sent elsewhere: else a range would seem to be complete."""
+        at = self._said_position()
+        if at == self.stale:
+            return 0
+        self.stale = None
+        return max(0, at)
+
+    def _said_position(self) -> int:
         library, address = kafka_options.library(), self.address
         at = library.TopicPartition(address.topic, address.partition)
-        return max(0, int(self.consumer.position([at])[0].offset))
+        return int(self.consumer.position([at])[0].offset)
 
     def _silent(self, reached: int) -> SourceAwayError:
         detail = f" ({self.note.text})" if self.note.text else ""

@@ -52,6 +52,8 @@ PLAIN = (
 LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 # From the second day of year 1 to the last but one of 9999, in seconds since 1970: in any zone.
 SECONDS_OF_PYTHON = (-62_135_510_400, 253_402_214_400)
+# Of Python's objects at a time.
+ROWS_AT_ONCE = 10_000
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
 REMEDY = "change its type in a map step before, or give the sink a function as `value`"
 
@@ -158,7 +160,15 @@ def check_json(where: str, schema: pa.Schema) -> None:
 
 
 def json_objects(table: pa.Table) -> list[bytes]:
-    """One JSON object for each row."""
+    """One JSON object for each row. As Python's objects rows take several times as much memory, so
+    there are never many of them."""
+    found: list[bytes] = []
+    for begin in range(0, table.num_rows, ROWS_AT_ONCE):
+        found += _json_objects(table.slice(begin, ROWS_AT_ONCE))
+    return found
+
+
+def _json_objects(table: pa.Table) -> list[bytes]:
     encode = msgspec.json.Encoder(decimal_format="string").encode
     plain = _plain(table)
     try:

@@ -64,7 +64,13 @@ LASTING = (
 )
 # What may pass where the sink was there before: a broker that has just started may not know yet who
 # has the right to the group.
-PASSING = (*kafka_options.PASSING, "GROUP_AUTHORIZATION_FAILED")
+PASSING = (
+    *kafka_options.PASSING,
+    "GROUP_AUTHORIZATION_FAILED",
+    # of a secret that is renewed: each client reads it anew, and a mounted one follows late
+    "_AUTHENTICATION",
+    "SASL_AUTHENTICATION_FAILED",
+)
 # With these the client refuses calls while a transaction has failed. They do not say why.
 CLOSED = ("_STATE", "_FATAL")
 TIMED_OUT = "_TIMED_OUT"

@@ -479,6 +479,25 @@ def test_an_error_in_the_place_of_records_explains_their_silence(
 
 
 @pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("said", [[9, 9, -1001], [9, 9, 3], [9, -1001, -1001]])
+def test_a_client_that_still_says_where_it_was_before_has_not_read_the_range(
+    said: list[int],
+) -> None:
+    """It is sent back to 2; another thread of its own follows that later."""
+    batches: list[list[Any]] = [[Record(8, b"z")], [], [], [Record(2, b"a"), Record(3, b"b")]]
+    positions = [9, *said, *said[-1:] * 9]
+    consumer = SimpleNamespace(
+        assign=lambda _: None,
+        consume=lambda *_: batches.pop(0),
+        position=lambda _: [SimpleNamespace(offset=positions.pop(0))],
+    )
+    reader = kafka_ranges._Reader(PartitionAddress("b:9092", "flights", 3), consumer, ErrorNote())
+    assert [one.value() for some in reader.read(8, 9) for one in some] == [b"z"]
+    found = [one.value() for some in reader.read(2, 4) for one in some]
+    assert found == [b"a", b"b"]
+
+
+@pytest.mark.usefixtures("client")
 def test_rights_to_the_group_that_is_used_for_nothing_may_lack() -> None:
     refused = SimpleNamespace(error=lambda: Fault("GROUP_AUTHORIZATION_FAILED"))
     batches: list[list[Any]] = [[refused], [Record(0, b"a"), Record(1, b"b")]]

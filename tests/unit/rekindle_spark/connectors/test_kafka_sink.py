@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rekindle.model.errors import InputError, RunError
+from rekindle_spark.connectors import kafka_sink
 from rekindle_spark.connectors.kafka_sink import KafkaSink, json_objects
 from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.testing.table_source import TableSource
@@ -122,3 +123,14 @@ def test_times_that_python_cannot_hold_are_null_and_all_others_as_they_are() -> 
         {"at": None, "day": None, "all": None, "in": nothing, "n": 3},
         {"at": None, "day": None, "all": [None], "in": nothing, "n": 4},
     ]
+
+
+def test_objects_are_the_same_however_many_are_made_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = pa.table({"n": pa.array(range(25)), "at": pa.array([10**15] * 25, pa.timestamp("s"))})
+    whole = json_objects(table)
+    monkeypatch.setattr(kafka_sink, "ROWS_AT_ONCE", 10)
+    assert json_objects(table) == whole
+    assert len(whole) == 25
+    assert json_objects(table.slice(0, 0)) == []

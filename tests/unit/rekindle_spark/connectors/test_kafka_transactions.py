@@ -122,6 +122,26 @@ def test_a_refusal_that_has_passed_makes_no_later_outage_final(
         one.write([SinkRecords([b"2"])], EpochMarker(2, 6))
 
 
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize(("is_known", "meaning"), [(True, SinkAwayError), (False, RunError)])
+def test_a_password_that_is_renewed_is_no_end_for_a_sink_that_was_there(
+    monkeypatch: pytest.MonkeyPatch, is_known: bool, meaning: type[Exception]
+) -> None:
+    producer = StuckProducer()
+    producer.released.set()
+    one = writer(producer)
+    one.is_known = is_known
+
+    def commit(_: float) -> None:
+        one.note(Fault("_AUTHENTICATION"))
+        raise Failure(Fault("_TIMED_OUT"))
+
+    monkeypatch.setattr(producer, "commit_transaction", commit)
+    monkeypatch.setattr(producer, "abort_transaction", lambda _: None, raising=False)
+    with pytest.raises(meaning):
+        one.write([SinkRecords([b"1"])], EpochMarker(1, 5))
+
+
 class ClosedProducer(StuckProducer):
     """Its transaction fails behind the first record. Records and the marker are then refused by a
     name that says nothing, and the next transaction by the error of this one."""
