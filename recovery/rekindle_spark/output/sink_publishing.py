@@ -270,7 +270,9 @@ class SinkPublisher:
         log = OutputLog(self.files, self.place.query, last=max(0, begin - 1))
         rows = OutputRows(self.files, log.places)
         while not self.ended:
-            if driver_clock.now() - self.marked_at > MARK_SECONDS:
+            is_due = driver_clock.now() - self.marked_at > MARK_SECONDS
+            # a store that is refused is not to make the right one strange to the topic
+            if is_due and all(one.is_confirmed for one in self.written.values()):
                 self._mark()
             if log.last >= self.newest:
                 self._caught_up(log.last)

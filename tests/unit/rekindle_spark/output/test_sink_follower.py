@@ -333,6 +333,18 @@ def test_a_marker_behind_what_was_committed_at_the_start_is_of_a_newer_store(
     assert there.topic.values == []
 
 
+def test_a_copy_that_is_refused_leaves_the_markers_to_the_right_store(
+    world: Callable[..., World],
+) -> None:
+    """Restarts have given the copy as many records as the marker names."""
+    there = world()
+    there.topic.marker = marker = EpochMarker(7, 3, "origin")
+    there.publisher.place = replace(there.publisher.place, origins=("origin",))
+    with pytest.raises(RunError, match="which this checkpoint store has not"):
+        there.until_done()
+    assert (there.topic.marker, there.topic.values) == (marker, [])
+
+
 def test_output_that_was_compacted_meanwhile_is_written_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
