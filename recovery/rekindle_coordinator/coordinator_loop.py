@@ -215,6 +215,8 @@ class CoordinatorLoop:
             self.stopped.pop(place, None)
             self.history.forget(place)
             self.turns.forget(place)
+            if self.oversight is not None:
+                self.oversight.forget(place)
 
     def _places(self) -> set[Place]:
         self._watch(store_paths.APPLICATIONS, self._listed)

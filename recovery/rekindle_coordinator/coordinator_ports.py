@@ -84,3 +84,6 @@ class DecisionObserver(Protocol):
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written; also one without news, for something may be otherwise here."""
+
+    def forget(self, place: Place) -> None:
+        """An application has no records any more, whoever leads."""

@@ -3,6 +3,7 @@
     news      take in what watchers have told, judge the nodes: who is to be looked at?
     terms     policy, class and approvals go into the reading before a decision
     decided   the decision goes out: story, nodes, executors, each as an errand
+    forget    the records of an application are gone: what was decided about it goes as well
 
 Runs in the deciding thread and waits for nobody: what it leaves as errands is done by others.
 
@@ -40,7 +41,8 @@ from rekindle_operator.policies.effective_policy import Effective
 @dataclass(slots=True)
 class CoordinationAdapter:
     """`decided_on` is called with each decision, `stirred` with the applications of which something
-    is otherwise; both only leave errands."""
+    is otherwise; both only leave errands. `forgotten` is called with an application that has
+    neither objects nor records any more."""
 
     inbox: EventInbox[ClusterView]
     known: ClusterView
@@ -49,6 +51,7 @@ class CoordinationAdapter:
     limiter: Limiter
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
+    forgotten: Callable[[Place], None]
     log: Log
     _looked_at: float = -math.inf
     _progress: dict[Place, tuple[ProgressReport, ProgressReport]] = field(default_factory=dict)
@@ -70,8 +73,7 @@ class CoordinationAdapter:
         places = changed | told
         for place in changed:
             if self.known.application(place) is None:
-                self.judge.forget(place)
-                self._progress.pop(place, None)
+                self._drop(place)
         self.stirred(places)
         return places
 
@@ -173,6 +175,17 @@ class CoordinationAdapter:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         self.decided_on(place, look)
+
+    def forget(self, place: Place) -> None:
+        """Its records are gone. An application whose objects had gone before was decided about
+        since then. One that still has objects is forgotten with these."""
+        if self.known.application(place) is None:
+            self._drop(place)
+            self.forgotten(place)
+
+    def _drop(self, place: Place) -> None:
+        self.judge.forget(place)
+        self._progress.pop(place, None)
 
 
 def _unruled(reading: ApplicationReading, classes: Iterable[RecoveryClass]) -> ApplicationReading:

@@ -234,7 +234,15 @@ def _assembled(base: _Base) -> RunningOperator:
 
     stirred = partial(_stirred, known, credentials, webhook, consequences, meter)
     overseer = CoordinationAdapter(
-        inbox, known, judge, renewals, limiter, consequences.decided, stirred, log
+        inbox,
+        known,
+        judge,
+        renewals,
+        limiter,
+        consequences.decided,
+        stirred,
+        consequences.forget,
+        log,
     )
     return RunningOperator(
         options=options,

@@ -11,9 +11,10 @@ import spark_objects as objects
 from application_world import Desk
 from operator_world import FLIGHTS, tell, untell
 
-from rekindle.coordination.session import ApplicationReading
+from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.settings import Policy
 from rekindle.protocol import PROTECTED_QUERIES, NodeSeen, ProgressReport
+from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
@@ -45,6 +46,7 @@ def overseer_of(known: ClusterView) -> CoordinationAdapter:
         limiter=limiter,
         decided_on=lambda *_: None,
         stirred=lambda _: None,
+        forgotten=lambda _: None,
         log=Log(io.StringIO()),
     )
 
@@ -106,3 +108,18 @@ def test_goals_of_a_policy_go_before_those_of_the_pipelines_settings() -> None:
     topology = msgspec.structs.replace(reading.topology, policy=policy)
     held = overseer_of(known).terms(FLIGHTS, replace(reading, topology=topology)).reading
     assert held.topology.policy.lag_goals == {"busiest": 5.0, "ranking": 70.0}
+
+
+def test_records_that_go_after_the_objects_take_along_what_was_decided_in_between() -> None:
+    known, forgotten = ClusterView(), list[Place]()
+    driver = objects.kubeflow_driver(**objects.protected())
+    tell(known.registry, driver)
+    overseer = overseer_of(known)
+    overseer.forgotten = forgotten.append
+    overseer.judge.note_decision(FLIGHTS, Case())
+    overseer.forget(FLIGHTS)
+    assert (forgotten, overseer.judge._decided.keys()) == ([], {FLIGHTS}), "its driver is there"
+    untell(known.registry, driver)
+    overseer.forget(FLIGHTS)
+    judge = overseer.judge
+    assert (forgotten, judge._decided, judge._lost) == ([FLIGHTS], {}, {})
