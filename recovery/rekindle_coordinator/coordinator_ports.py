@@ -87,3 +87,7 @@ class DecisionObserver(Protocol):
 
     def forget(self, place: Place) -> None:
         """An application has no records any more, whoever leads."""
+
+    def retire(self, days: int) -> None:
+        """Asked each hour of whoever leads: remove what was over `days` ago of applications that
+        are gone."""
