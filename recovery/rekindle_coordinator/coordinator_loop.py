@@ -215,6 +215,8 @@ class CoordinatorLoop:
             self.stopped.pop(place, None)
             self.history.forget(place)
             self.turns.forget(place)
+            if self.oversight is not None:
+                self.oversight.forget(place)
 
     def _places(self) -> set[Place]:
         self._watch(store_paths.APPLICATIONS, self._listed)
@@ -335,6 +337,8 @@ class CoordinatorLoop:
         silent = [place for place, desk in self.desks.items() if desk.records.is_silent]
         gone = [place for place in silent if not self._exists(place)]
         self.retention.begin(gone, lambda place: self.leading and not self._exists(place))
+        if self.oversight is not None:
+            self.oversight.retire(self.retention.days)
 
     def _exists(self, place: Place) -> bool:
         """Whether there is anything of an application; also where the provider cannot say."""

@@ -84,3 +84,10 @@ class DecisionObserver(Protocol):
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written; also one without news, for something may be otherwise here."""
+
+    def forget(self, place: Place) -> None:
+        """An application has no records any more, whoever leads."""
+
+    def retire(self, days: int) -> None:
+        """Asked each hour of whoever leads: remove what was over `days` ago of applications that
+        are gone."""

@@ -7,6 +7,7 @@ Recovery objects, and what of them cannot be read. Used by the deciding thread a
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from rekindle.model.errors import InputError
 from rekindle.protocol.store_paths import Place
@@ -137,6 +138,12 @@ class ClusterView:
         known = self.recoveries.get(place, {})
         return {name: item for name, item in known.items() if not item.status.has_ended}
 
+    def past(self, before: datetime) -> list[Recovery]:
+        """Recoveries that had ended by a moment, of applications without objects. Of an application
+        with objects the newest are kept, however old they are."""
+        gone = (place for place in self.recoveries if self.application(place) is None)
+        return [item for place in gone for item in self._ended(place, before)]
+
     def approved(self, place: Place, held: Effective) -> bool:
         """Whether a person has approved of the recovery that is open, or nobody has to."""
         return not held.approval_needed or self.has_approval(place)
@@ -163,6 +170,12 @@ class ClusterView:
         changed = self.registry.take_changed() | self.changed
         self.changed.clear()
         return changed
+
+    def _ended(self, place: Place, before: datetime) -> Iterator[Recovery]:
+        for item in self.recoveries[place].values():
+            status = item.status
+            if status.has_ended and status.ended_at is not None and status.ended_at <= before:
+                yield item
 
     def _effective(self, policy: str) -> Effective | InputError | None:
         known = self.policies.get(policy)

@@ -3,6 +3,8 @@
     news      take in what watchers have told, judge the nodes: who is to be looked at?
     terms     policy, class and approvals go into the reading before a decision
     decided   the decision goes out: story, nodes, executors, each as an errand
+    forget    the records of an application are gone: what was decided about it goes as well
+    retire    Recoveries of applications that are long gone are deleted
 
 Runs in the deciding thread and waits for nobody: what it leaves as errands is done by others.
 
@@ -14,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -25,6 +28,7 @@ from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_coordinator.coordinator_ports import DecisionTerms, Look
 from rekindle_operator.api.recovery_class import RecoveryClass
+from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.cluster import nodes as cluster_nodes
 from rekindle_operator.cluster.application_matching import MatchedApplication
 from rekindle_operator.cluster.cluster_view import ClusterView
@@ -40,7 +44,8 @@ from rekindle_operator.policies.effective_policy import Effective
 @dataclass(slots=True)
 class CoordinationAdapter:
     """`decided_on` is called with each decision, `stirred` with the applications of which something
-    is otherwise; both only leave errands."""
+    is otherwise; both only leave errands. `forgotten` is called with an application that has
+    neither objects nor records any more, `retired` with Recoveries that nobody needs any more."""
 
     inbox: EventInbox[ClusterView]
     known: ClusterView
@@ -49,6 +54,8 @@ class CoordinationAdapter:
     limiter: Limiter
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
+    forgotten: Callable[[Place], None]
+    retired: Callable[[Collection[Recovery]], None]
     log: Log
     _looked_at: float = -math.inf
     _progress: dict[Place, tuple[ProgressReport, ProgressReport]] = field(default_factory=dict)
@@ -70,8 +77,7 @@ class CoordinationAdapter:
         places = changed | told
         for place in changed:
             if self.known.application(place) is None:
-                self.judge.forget(place)
-                self._progress.pop(place, None)
+                self._drop(place)
         self.stirred(places)
         return places
 
@@ -173,6 +179,21 @@ class CoordinationAdapter:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         self.decided_on(place, look)
+
+    def forget(self, place: Place) -> None:
+        """Its records are gone. An application whose objects had gone before was decided about
+        since then. One that still has objects is forgotten with these."""
+        if self.known.application(place) is None:
+            self._drop(place)
+            self.forgotten(place)
+
+    def retire(self, days: int) -> None:
+        """Have Recoveries deleted that ended so many days ago, of applications without objects."""
+        self.retired(self.known.past(datetime.now(UTC) - timedelta(days=days)))
+
+    def _drop(self, place: Place) -> None:
+        self.judge.forget(place)
+        self._progress.pop(place, None)
 
 
 def _unruled(reading: ApplicationReading, classes: Iterable[RecoveryClass]) -> ApplicationReading:

@@ -371,6 +371,18 @@ class Effects:
             self._wanting = False
             self.requester.want(self._wanted())
 
+    def forget(self, place: Place) -> None:
+        """An application that is gone: one of its name that is made later has other incidents and
+        executors."""
+        self.contacts.forget(place)
+        self._cases.forget(place)
+        self.limiter.forget(place)
+        self.departures.forget(place)
+        self.remedying.forget(place)
+        self.storyteller.note_gone(place)
+        for known in (self._rows, self._shapes, self._per_node):
+            known.pop(place, None)
+
     def _shape(self, place: Place) -> ExecutorShape | None:
         known = self._shapes.get(place)
         return None if known is None else known[1]
@@ -431,15 +443,7 @@ class Effects:
     def _look_at(self, place: Place) -> None:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
-            self.contacts.forget(place)
-            self._cases.forget(place)
-            self.limiter.forget(place)
-            self.departures.forget(place)
-            self.remedying.forget(place)
-            self.storyteller.note_gone(place)
-            # one of this name that is made later has other incidents and executors
-            for known in (self._rows, self._shapes, self._per_node):
-                known.pop(place, None)
+            self.forget(place)
             for recovery in self.known.open_of(place).values():
                 if not self.whole.has_told(place, recovery.spec.incident):
                     self.storyteller.abandon(recovery)

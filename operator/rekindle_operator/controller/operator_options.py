@@ -32,7 +32,7 @@ class OperatorOptions:
     TLS to the store is by the authorities of `store_ca_file`, or by those of a certificate for its
     servers that the operator makes itself (`issue_store_certificate`); with neither there is none.
     Records of an application go after `retention_days` without a driver, pod or SparkApplication; 0
-    keeps them.
+    keeps them. Recoveries that have ended go in the same way.
     With `webhook` the webhook, a process of its own, is told which domains executors avoid;
     `issue_webhook_certificate` makes and renews its certificate. With `whole_applications` the
     operator reports it when the API server does not ask the webhook which pods wait for their turn.

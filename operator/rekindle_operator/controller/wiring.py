@@ -7,7 +7,7 @@ The decisions are made elsewhere. `operator_main` calls it.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -233,9 +233,7 @@ def _assembled(base: _Base) -> RunningOperator:
     credentials = _credentials(base, writer, known, leadership)
 
     stirred = partial(_stirred, known, credentials, webhook, consequences, meter)
-    overseer = CoordinationAdapter(
-        inbox, known, judge, renewals, limiter, consequences.decided, stirred, log
-    )
+    overseer = _overseer(consequences, renewals, stirred)
     return RunningOperator(
         options=options,
         log=log,
@@ -255,6 +253,23 @@ def _assembled(base: _Base) -> RunningOperator:
         certificate=base.certificate,
         known=known,
         shell=_loop(base, overseer, leadership, stopped),
+    )
+
+
+def _overseer(
+    consequences: Effects, renewals: LeasePoller, stirred: Callable[[frozenset[Place]], None]
+) -> CoordinationAdapter:
+    return CoordinationAdapter(
+        inbox=consequences.inbox,
+        known=consequences.known,
+        judge=consequences.judge,
+        renewals=renewals,
+        limiter=consequences.limiter,
+        decided_on=consequences.decided,
+        stirred=stirred,
+        forgotten=consequences.forget,
+        retired=consequences.storyteller.retire,
+        log=consequences.log,
     )
 
 

@@ -237,11 +237,14 @@ class DetectionRunner:
         return rules
 
     def hear(self, place: Place, reading: ApplicationReading, now: float) -> None:
-        """An application's records have changed."""
+        """An application's records have changed. Of one without objects nothing is kept: it is
+        heard again once they are there."""
+        application, progress = self.known.application(place), reading.progress
+        if application is None:
+            return
         before = self._readings.get(place)
         self._readings[place] = reading
-        application, progress = self.known.application(place), reading.progress
-        if application is None or progress is None:
+        if progress is None:
             return
         if before is None or before.progress is not progress:
             heard = self._heard.get(place)
@@ -479,7 +482,9 @@ class DetectionRunner:
         """A recovery has ended: what it has lost is no loss of the next one."""
         application = self.known.application(place)
         nodes = frozenset() if application is None else application.all_nodes
-        self.sightings[place] = lost_nodes.settled(self.sightings.get(place, {}), nodes)
+        left = lost_nodes.settled(self.sightings.pop(place, {}), nodes)
+        if left:
+            self.sightings[place] = left
 
     def _overdue(self, place: Place) -> list[str]:
         """Nodes with executors of an application whose announced end has come. One that has missed

@@ -11,7 +11,8 @@ Runs in errands, one at a time for each application.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -161,6 +162,14 @@ class RecoveryWriter:
         place = Place(recovery.metadata.namespace, recovery.spec.application.name)
         errand = partial(self._abandon, place, recovery.metadata.name)
         self.errands.leave(f"abandon {recovery.metadata.uid}", errand)
+
+    def retire(self, recoveries: Iterable[Recovery]) -> None:
+        """Delete Recoveries of applications that are long gone, soon, namespace by namespace."""
+        by_namespace = defaultdict[str, list[Recovery]](list)
+        for item in recoveries:
+            by_namespace[item.metadata.namespace].append(item)
+        for namespace, items in by_namespace.items():
+            self.errands.leave(f"retire {namespace}", partial(self._delete, items))
 
     def note_gone(self, place: Place) -> None:
         """An application is not there any more: what waits is written, unless it is refused, as in
@@ -365,9 +374,13 @@ class RecoveryWriter:
         """Delete the oldest that have ended, beyond as many as are kept."""
         ended = [item for item in moment.recoveries.values() if not _is_open(item)]
         ended.sort(key=lambda item: item.spec.incident, reverse=True)
-        for item in ended[moment.kept_max :]:
-            path = path_of(object_kinds.RECOVERIES, moment.place.namespace, item.metadata.name)
-            self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
+        self._delete(ended[moment.kept_max :])
+
+    def _delete(self, recoveries: Iterable[Recovery]) -> None:
+        for item in recoveries:
+            path = path_of(object_kinds.RECOVERIES, item.metadata.namespace, item.metadata.name)
+            with suppress(ObjectConflict):  # another one has its name by now
+                self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
 
 
 def _shortened(moments: list[Moment]) -> list[Moment]:

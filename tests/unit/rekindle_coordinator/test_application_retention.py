@@ -3,7 +3,8 @@
 import io
 import json
 from dataclasses import dataclass, field
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
 import pytest
 from shell_world import Coordinator, Provider, World
@@ -20,6 +21,7 @@ from rekindle_coordinator.application_retention import (
     ApplicationRetention,
 )
 from rekindle_coordinator.coordinator_log import Log
+from rekindle_coordinator.coordinator_ports import DecisionObserver, DecisionTerms
 from rekindle_zookeeper.application_removal import AT_ONCE_MAX
 from rekindle_zookeeper.chunked_records import RecordStat
 
@@ -307,3 +309,34 @@ def test_a_coordinator_whose_clock_is_ahead_removes_nothing_early() -> None:
 def test_with_zero_days_nothing_is_ever_due() -> None:
     store = Store()
     assert not ApplicationRetention(store.connection, Log(store.file), 0).is_due
+
+
+def test_the_observer_removes_its_own_with_each_hourly_look_of_whoever_leads() -> None:
+    world, asked = World(applications=1), list[tuple[str, int]]()
+    first = with_retention(world)
+    second = with_retention(world)
+    for name, coordinator in (("first", first), ("second", second)):
+        observer = SimpleNamespace(
+            heard=lambda *_: None,
+            terms=lambda _, reading: DecisionTerms(reading),
+            decided=lambda *_: None,
+            retire=lambda days, name=name: asked.append((name, days)),
+        )
+        coordinator.shell.oversight = cast(DecisionObserver, observer)
+    retire(first, world)
+    first.shell._retire()
+    assert second.shell.retention is not None
+    second.shell.retention._due = 0.0
+    second.shell._retire()
+    assert asked == [("first", DAYS)]
+
+
+def test_with_zero_days_the_observer_is_not_asked_either() -> None:
+    world = World(applications=1)
+    coordinator = with_retention(world)
+    coordinator.shell.retention = ApplicationRetention(
+        coordinator.connection, coordinator.shell.log, 0
+    )
+    observer = SimpleNamespace(retire=lambda _: pytest.fail("it was asked"))
+    coordinator.shell.oversight = cast(DecisionObserver, observer)
+    coordinator.shell._retire()

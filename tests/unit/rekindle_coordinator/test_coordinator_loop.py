@@ -7,7 +7,11 @@ from shell_world import Provider, World, settled
 from rekindle import protocol
 from rekindle.coordination import coordination_state
 from rekindle.coordination.coordination_events import LossNotice
+from rekindle.coordination.session import ApplicationReading
 from rekindle.protocol import DropOrder, NodeSeen, Orders, PlanOrder, PriorityOverride, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_ports import DecisionTerms, Look
+from rekindle_zookeeper import application_removal
 
 
 def test_a_lost_node_leads_to_a_plan_in_the_store() -> None:
@@ -445,3 +449,50 @@ def test_a_namespace_whose_folder_was_removed_is_watched_no_more() -> None:
         world.fleet.connection.remove(path)
     coordinator.settle()
     assert folder not in coordinator.connection.watches
+
+
+class Observer:
+    """An observer of decisions that keeps the applications that it has heard of."""
+
+    def __init__(self) -> None:
+        self.kept: set[Place] = set()
+
+    def heard(self, place: Place, reading: ApplicationReading) -> None:
+        del reading
+        self.kept.add(place)
+
+    def terms(self, place: Place, reading: ApplicationReading) -> DecisionTerms:
+        del place
+        return DecisionTerms(reading)
+
+    def decided(self, place: Place, look: Look) -> None:
+        del look
+        self.kept.add(place)
+
+    def forget(self, place: Place) -> None:
+        self.kept.remove(place)
+
+    def retire(self, days: int) -> None:
+        del days
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_observer_forgets_an_application_whose_records_are_gone_whoever_leads(
+    leads: bool,
+) -> None:
+    world, observer = World(applications=2), Observer()
+    gone, left = (member.place for member in world.fleet.members)
+    first = settled(world)
+    coordinator = world.coordinator()
+    coordinator.shell.oversight = observer
+    coordinator.settle()
+    if leads:
+        first.resign()
+        coordinator.settle()
+    assert (coordinator.shell.leading, observer.kept) == (leads, {gone, left})
+    connection = world.fleet.connection
+    connection.remove(gone.path(store_paths.HEARTBEAT))
+    found = application_removal.look_at_application(connection, gone)
+    application_removal.remove_application(connection, found)
+    coordinator.settle()
+    assert set(coordinator.shell.desks) == observer.kept == {left}

@@ -1,8 +1,19 @@
 """What is known of the Recoveries of a namespace."""
 
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from operator_world import APACHE, FLIGHTS, KUBEFLOW, tell
+
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_resource
-from rekindle_operator.api.recovery_resource import ApplicationReference, Recovery, RecoverySpec
+from rekindle_operator.api.recovery_resource import (
+    ApplicationReference,
+    Recovery,
+    RecoverySpec,
+    RecoveryStatus,
+)
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_testing.operator_builders import make_class, make_policy
@@ -49,3 +60,36 @@ def test_a_class_that_is_not_for_its_namespace_any_more_holds_for_no_policy_ther
     assert known.effective("flights/all") is None
     known.see_class(make_class("gold", allowedNamespaces=["fl*"]))
     assert isinstance(known.effective("flights/all"), Effective)
+
+
+LONG_AGO = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def ended(incident: int, at: datetime | None) -> Recovery:
+    status = RecoveryStatus(phase=None if at is None else "Recovered", ended_at=at)
+    return msgspec.structs.replace(recovery("flights", "flights", incident), status=status)
+
+
+def test_of_applications_without_objects_recoveries_are_past_that_ended_long_ago() -> None:
+    known = ClusterView()
+    made = (
+        ended(1, LONG_AGO - timedelta(days=400)),
+        ended(2, LONG_AGO),
+        ended(3, LONG_AGO + timedelta(seconds=1)),
+        ended(4, None),
+    )
+    for item in made:
+        known.see_recovery(item)
+    assert known.past(LONG_AGO) == [*made[:2]]
+
+
+@pytest.mark.parametrize("left", [KUBEFLOW[0], KUBEFLOW[1], APACHE[0]])
+def test_no_recovery_is_past_of_an_application_with_a_driver_or_a_spark_application(
+    left: dict[str, object],
+) -> None:
+    known = ClusterView()
+    known.see_recovery(ended(1, LONG_AGO))
+    assert known.past(LONG_AGO)
+    tell(known.registry, left)
+    assert known.application(FLIGHTS) is not None
+    assert known.past(LONG_AGO) == []

@@ -77,6 +77,8 @@ def test_news_that_fail_keep_no_others_from_being_taken_in() -> None:
         limiter=none,
         decided_on=lambda *_: None,
         stirred=lambda _: None,
+        forgotten=lambda _: None,
+        retired=lambda _: None,
         log=Log(file),
     )
     assert overseer.news() == frozenset()

@@ -1,7 +1,9 @@
 """What the operator adds to a driver's report before a decision."""
 
 import io
+from collections.abc import Collection
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +13,18 @@ import spark_objects as objects
 from application_world import Desk
 from operator_world import FLIGHTS, tell, untell
 
-from rekindle.coordination.session import ApplicationReading
+from rekindle.coordination.session import ApplicationReading, Case
 from rekindle.model.settings import Policy
 from rekindle.protocol import PROTECTED_QUERIES, NodeSeen, ProgressReport
+from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import (
+    ApplicationReference,
+    Recovery,
+    RecoverySpec,
+    RecoveryStatus,
+)
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
@@ -45,6 +55,8 @@ def overseer_of(known: ClusterView) -> CoordinationAdapter:
         limiter=limiter,
         decided_on=lambda *_: None,
         stirred=lambda _: None,
+        forgotten=lambda _: None,
+        retired=lambda _: None,
         log=Log(io.StringIO()),
     )
 
@@ -106,3 +118,33 @@ def test_goals_of_a_policy_go_before_those_of_the_pipelines_settings() -> None:
     topology = msgspec.structs.replace(reading.topology, policy=policy)
     held = overseer_of(known).terms(FLIGHTS, replace(reading, topology=topology)).reading
     assert held.topology.policy.lag_goals == {"busiest": 5.0, "ranking": 70.0}
+
+
+def test_records_that_go_after_the_objects_take_along_what_was_decided_in_between() -> None:
+    known, forgotten = ClusterView(), list[Place]()
+    driver = objects.kubeflow_driver(**objects.protected())
+    tell(known.registry, driver)
+    overseer = overseer_of(known)
+    overseer.forgotten = forgotten.append
+    overseer.judge.note_decision(FLIGHTS, Case())
+    overseer.forget(FLIGHTS)
+    assert (forgotten, [*overseer.judge._decided]) == ([], [FLIGHTS]), "its driver is there"
+    untell(known.registry, driver)
+    overseer.forget(FLIGHTS)
+    judge = overseer.judge
+    assert (forgotten, judge._decided, judge._lost) == ([FLIGHTS], {}, {})
+
+
+def test_recoveries_are_deleted_that_ended_before_the_time_that_records_are_kept() -> None:
+    known, retired, ended = ClusterView(), list[Collection[Recovery]](), list[Recovery]()
+    for incident, days in ((1, 31), (2, 29)):
+        spec = RecoverySpec(ApplicationReference("Driver", "flights"), incident, "all", "default")
+        made = recovery_resource.from_object(recovery_resource.to_object("flights", spec))
+        at = datetime.now(UTC) - timedelta(days=days)
+        status = RecoveryStatus(phase="Abandoned", ended_at=at)
+        ended.append(msgspec.structs.replace(made, status=status))
+        known.see_recovery(ended[-1])
+    overseer = overseer_of(known)
+    overseer.retired = retired.append
+    overseer.retire(30)
+    assert retired == [[ended[0]]]

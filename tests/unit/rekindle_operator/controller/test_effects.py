@@ -1,6 +1,7 @@
 """Facts of an application that are kept for later requests and Recoveries."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,10 +9,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 import spark_objects as objects
+from application_world import Desk
 from operator_world import tell
 from spark_objects import Body
 
+from rekindle.coordination import session
+from rekindle.coordination.session import Case
 from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_ports import Look
 from rekindle_operator.api import recovery_resource
 from rekindle_operator.api.recovery_resource import (
     ApplicationReference,
@@ -22,8 +27,11 @@ from rekindle_operator.api.recovery_resource import (
 from rekindle_operator.applications.application_incident import OpenStory
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
+from rekindle_operator.controller.coordination_risks import DriverContacts
 from rekindle_operator.controller.effects import Effects
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.policies.concurrency_limiter import Limiter
 from rekindle_operator.provisioning import NodeIncident, executor_of
 
 PLACE = Place("flights", "low")
@@ -159,3 +167,19 @@ def test_the_recovery_of_an_application_that_is_gone_is_ended_by_one_alone(is_to
         world.effects.whole._stories[PLACE] = OpenStory("flights/all", spec, RecoveryStatus())
     world.effects._look_at(PLACE)
     assert ("abandon u" in world.left) != is_told
+
+
+def test_what_is_decided_about_an_application_without_objects_is_forgotten_with_its_records() -> (
+    None
+):
+    world, reading = World(), Desk().reading
+    effects = world.effects
+    effects.judge = DetectionRunner(world.known)
+    effects.limiter = Limiter(world.known)
+    effects.contacts = DriverContacts(lambda: cast(Any, None), {})
+    decision = session.decide(Case(), reading, 10.0, clock=float)
+    effects.decided(PLACE, Look(replace(Case(), plan_sequence=1), reading, decision, 10.0))
+    kept = (effects._cases, effects.contacts._contacts, effects.storyteller._unread)
+    assert [list(known) for known in kept] == [[PLACE]] * 3
+    effects.forget(PLACE)
+    assert [list(known) for known in kept] == [[]] * 3

@@ -437,3 +437,22 @@ def said_again(reading: ApplicationReading) -> ProgressReport:
     progress = reading.progress
     assert progress is not None
     return msgspec.structs.replace(progress, sequence=progress.sequence + 1)
+
+
+def test_nothing_is_kept_of_a_driver_that_is_heard_of_without_objects_until_they_are_there() -> (
+    None
+):
+    before, reading = judge_of_a_running_application()
+    judge = DetectionRunner(ClusterView())
+    judge.hear(SPARK.place, reading, now=0.0)
+    assert (judge._readings, judge._heard) == ({}, {})
+    judge.known.registry = before.known.registry
+    judge.hear(SPARK.place, reading, now=1.0)
+    assert judge.hosts(SPARK.place)[LOST.address] == LOST.node
+    assert judge._heard.keys() == {SPARK.place}
+
+
+def test_a_recovery_of_an_application_that_is_gone_leaves_no_sightings_behind() -> None:
+    judge = DetectionRunner(ClusterView())
+    judge.settle(SPARK.place)
+    assert judge.sightings == {}

@@ -200,3 +200,38 @@ def test_a_status_of_which_something_was_left_out_is_not_written_over(
         storyteller._tell_one(NAME, [moment(NAME)])
     assert (api.asked.count("replace"), left) == (replaced, [])
     assert (api.there[NAME]["status"]["phase"] == phase) is not bool(replaced)
+
+
+class Deleting(Objects):
+    """An API server that notes what is deleted; in place of `another` there is a newer object."""
+
+    another = ""
+
+    def delete(self, path: str, body: dict[str, Any]) -> bool:
+        name = path.rpartition("/")[2]
+        self.asked.append(f"delete {name} {body['preconditions']['uid']}")
+        if name == self.another:
+            raise ObjectConflict(where=path, what="is another one", remedy="read it")
+        return self.there.pop(name, None) is not None
+
+
+def test_recoveries_of_applications_that_are_gone_are_deleted_in_an_errand_of_each_namespace() -> (
+    None
+):
+    api, errands = Deleting(), dict[str, Any]()
+    storyteller = writer(api)
+    storyteller.errands = cast(WorkQueue, SimpleNamespace(leave=errands.__setitem__))
+    old = []
+    for namespace, number in (("flights", 1), ("flights", 2), ("trains", 3)):
+        body = recovery_resource.to_object(
+            namespace, RecoverySpec(APPLICATION, number, "all", "standard")
+        )
+        body["metadata"]["uid"] = f"u{number}"
+        old.append(recovery_resource.from_object(body))
+    api.another = old[0].metadata.name
+    storyteller.retire(old)
+    assert [*errands] == ["retire flights", "retire trains"]
+    assert api.asked == [], "whoever decides does not wait for it"
+    for errand in errands.values():
+        errand()
+    assert api.asked == [f"delete {item.metadata.name} {item.metadata.uid}" for item in old]
