@@ -356,6 +356,7 @@ def to_object(namespace: str, spec: RecoverySpec) -> dict[str, Any]:
 
 
 def age(found: Recovery) -> tuple[float, int]:
-    """What puts recoveries in order, the newest last."""
+    """What puts recoveries in order, the newest last. Their numbers alone do not: they may have
+    begun anew."""
     created = found.metadata.creation_timestamp
     return (created.timestamp() if created else 0.0), found.spec.incident

@@ -364,7 +364,7 @@ class RecoveryWriter:
     def _put_away(self, moment: Moment) -> None:
         """Delete the oldest that have ended, beyond as many as are kept."""
         ended = [item for item in moment.recoveries.values() if not _is_open(item)]
-        ended.sort(key=lambda item: item.spec.incident, reverse=True)
+        ended.sort(key=recovery_resource.age, reverse=True)
         for item in ended[moment.kept_max :]:
             path = path_of(object_kinds.RECOVERIES, moment.place.namespace, item.metadata.name)
             self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})

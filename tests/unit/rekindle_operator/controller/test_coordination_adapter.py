@@ -15,6 +15,8 @@ from rekindle.coordination.session import ApplicationReading
 from rekindle.model.settings import Policy
 from rekindle.protocol import PROTECTED_QUERIES, NodeSeen, ProgressReport
 from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
 from rekindle_operator.cluster.cluster_view import ClusterView
 from rekindle_operator.cluster.object_watcher import EventInbox
 from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
@@ -106,3 +108,21 @@ def test_goals_of_a_policy_go_before_those_of_the_pipelines_settings() -> None:
     topology = msgspec.structs.replace(reading.topology, policy=policy)
     held = overseer_of(known).terms(FLIGHTS, replace(reading, topology=topology)).reading
     assert held.topology.policy.lag_goals == {"busiest": 5.0, "ranking": 70.0}
+
+
+def test_incidents_are_numbered_behind_the_recoveries_that_there_are() -> None:
+    """The store forgets after a reset, and an ended Recovery of a name swallows the next one."""
+    known, desk = ClusterView(), Desk()
+    overseer = overseer_of(known)
+    assert overseer.terms(FLIGHTS, desk.reading).reading.incidents == 0
+    application = ApplicationReference("Driver", FLIGHTS.application)
+    for incident in (9, 41, 3):
+        spec = RecoverySpec(application, incident, "all", "default")
+        body = recovery_resource.to_object(FLIGHTS.namespace, spec)
+        known.see_recovery(recovery_resource.from_object(body))
+    desk.report()
+    desk.reading = overseer.terms(FLIGHTS, desk.reading).reading
+    assert desk.reading.incidents == 41
+    case = desk.decide().case
+    assert case.state is not None
+    assert case.state.incidents == 41
