@@ -233,12 +233,23 @@ def _bounded(status: RecoveryStatus) -> RecoveryStatus:
         status,
         message=_cut(status.message, MESSAGE_LENGTH_MAX),
         domains_impaired=clipped(status.domains_impaired, SENTENCE_LENGTH_MAX),
-        lost_nodes=status.lost_nodes[:LOST_NODES_MAX],
+        lost_nodes=bounded_losses(status.lost_nodes),
         announced_nodes=status.announced_nodes[:LOST_NODES_MAX],
         requests=tuple(map(_bounded_request, status.requests[-REQUESTS_MAX:])),
         plans=tuple(map(_bounded_plan, status.plans[-PLANS_MAX:])),
         queries=tuple(_bounded_queries(status.queries)),
     )
+
+
+def bounded_losses(rows: tuple[LostNode, ...]) -> tuple[LostNode, ...]:
+    """Those that are not back are kept first, and of these the newest; all stay in their order."""
+    newest_first = sorted(range(len(rows)), key=lambda index: _recency(rows[index]), reverse=True)
+    return tuple(rows[index] for index in sorted(newest_first[:LOST_NODES_MAX]))
+
+
+def _recency(row: LostNode) -> tuple[bool, float]:
+    moments = (row.suspected_at, row.confirmed_at)
+    return row.back_at is None, max((at.timestamp() for at in moments if at), default=0.0)
 
 
 def _bounded_request(request: NodeRequest) -> NodeRequest:
@@ -345,6 +356,7 @@ def to_object(namespace: str, spec: RecoverySpec) -> dict[str, Any]:
 
 
 def age(found: Recovery) -> tuple[float, int]:
-    """What puts recoveries in order, the newest last."""
+    """What puts recoveries in order, the newest last. Their numbers alone do not: they may have
+    begun anew."""
     created = found.metadata.creation_timestamp
     return (created.timestamp() if created else 0.0), found.spec.incident

@@ -77,7 +77,7 @@ class ApplicationWriter:
         """Delete the oldest that have ended, beyond as many as are kept."""
         known = [*self.known.recoveries.get(place, {}).values()]
         ended = [item for item in known if item.status.has_ended]
-        ended.sort(key=lambda item: item.spec.incident, reverse=True)
+        ended.sort(key=recovery_resource.age, reverse=True)
         for item in ended[kept:]:
             path = api_client.path_of(object_kinds.RECOVERIES, place.namespace, item.metadata.name)
             self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})

@@ -117,7 +117,7 @@ class CoordinationAdapter:
         Without them the pipeline's own policy holds, as a driver that nobody plans for would wait
         for ever; but planning takes no longer than any class allows.
         """
-        reading = self._named(place, self._capped(place, reading))
+        reading = self._numbered(place, self._named(place, self._capped(place, reading)))
         held = self.known.held(place)
         if held is None:
             return DecisionTerms(_unruled(reading, list(self.known.classes.values())))
@@ -163,6 +163,13 @@ class CoordinationAdapter:
             return reading
         progress = msgspec.structs.replace(progress, nodes={**progress.nodes, **nodes})
         return replace(reading, progress=progress)
+
+    def _numbered(self, place: Place, reading: ApplicationReading) -> ApplicationReading:
+        """The reading with the highest number of the application's Recoveries: they outlive the
+        records of the store, and an ended one of the same name would swallow a new incident."""
+        known = self.known.recoveries.get(place, {}).values()
+        highest = max((item.spec.incident for item in known), default=0)
+        return replace(reading, incidents=highest) if highest else reading
 
     def _shares(
         self, application: MatchedApplication, nodes: Mapping[str, NodeSeen]

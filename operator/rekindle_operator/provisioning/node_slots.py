@@ -202,6 +202,9 @@ def _orphans(scene: ProviderInput) -> Iterable[Slot]:
 # A note is one object, and those are bounded at about a megabyte.
 SLOTS_MAX = 3_000
 HINDRANCES_MAX = 3
+# A node that is lost or gone takes its place in `nodesPerIncidentMax` for so long after it came. An
+# arrival ends the back-off, so nothing else bounds a loop in which nodes come and go at once.
+GONE_COUNTS_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ class Filled:
 
 @dataclass(slots=True)
 class _Draft:
-    """A note that is being filled: its slots, and how many nodes they have by request and entry."""
+    """A note that is being filled: its slots, how many nodes they have `live` by request, and how
+    many of these take the room of an incident, by entry."""
 
     note: Note
     slots: list[Slot]
@@ -226,12 +230,12 @@ class _Draft:
     why: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, note: Note) -> "_Draft":
+    def of(cls, note: Note, scene: ProviderInput, now: float) -> "_Draft":
         live, by_entry = Counter[str](), Counter[str]()
         for slot in note.slots:
             if slot.stage in LIVE:
                 live[slot.request] += slot.nodes
-                by_entry[slot.entry] += slot.nodes
+                by_entry[slot.entry] += _room_taken(slot, scene, now)
         return cls(note, [*note.slots], live, by_entry, dict(note.asks), note.nodes(COMING))
 
     @property
@@ -266,7 +270,7 @@ def fill(note: Note, scene: ProviderInput, tally: Tally, now: float) -> Filled:
     demand = scene.demand
     if demand.held or not demand.limits.makers:
         return Filled(note, "")
-    draft = _Draft.of(note)
+    draft = _Draft.of(note, scene, now)
     for identity, request in node_requests(demand).items():
         needed = request.count - draft.live[identity]
         while needed > 0:
@@ -308,11 +312,32 @@ def _next(
     return None
 
 
+def gives_room_at(slot: Slot, scene: ProviderInput) -> float | None:
+    """When time alone gives back the room that a slot takes; None while its nodes are there."""
+    if slot.stage != "arrived" or _nodes_there(slot, scene) == slot.nodes:
+        return None
+    return (slot.ended_at or slot.requested_at) + GONE_COUNTS_SECONDS
+
+
+def _room_taken(slot: Slot, scene: ProviderInput, now: float) -> int:
+    """How many nodes of a live slot count: those on their way, those that are there, and for a
+    while those that have come and are lost or gone."""
+    until = gives_room_at(slot, scene)
+    return slot.nodes if until is None or now < until else _nodes_there(slot, scene)
+
+
+def _nodes_there(slot: Slot, scene: ProviderInput) -> int:
+    """How many nodes of a slot that has arrived are there. A suspected one is; of room on nodes
+    that stood already, none is known."""
+    standing = scene.standing
+    return sum(name in standing.nodes and name not in standing.lost for name in slot.arrived)
+
+
 def _room(draft: _Draft, scene: ProviderInput) -> Iterator[tuple[int, str]]:
     """How many more nodes the incident may have, by each bound."""
-    demand, live = scene.demand, sum(draft.live.values())
+    demand, used = scene.demand, sum(draft.by_entry.values())
     limit = demand.limits.nodes_per_incident_max
-    yield limit - live, f"the incident has its {limit} nodes (nodesPerIncidentMax)"
+    yield limit - used, f"the incident has its {limit} nodes (nodesPerIncidentMax)"
     limit = demand.limits.nodes_at_once_max
     yield limit - draft.coming, f"{limit} are on their way (nodesAtOnceMax)"
     if demand.missing is not None:

@@ -308,7 +308,8 @@ def _merged(actions: Iterable[Action]) -> Iterator[Action]:
 
 
 def _moments(case: _Case) -> Iterator[float]:
-    """When time alone changes something: a request takes too long, a back-off ends."""
+    """When time alone changes something: a request takes too long, a back-off ends, a node that is
+    gone gives its room back."""
     scene, note = case.scene, case.note
     for slot in note.slots:
         if slot.stage in COMING:
@@ -316,6 +317,8 @@ def _moments(case: _Case) -> Iterator[float]:
                 slot.requested_at
                 + node_slots.limits_of_entry(slot.entry, scene).request_seconds_max
             )
+        elif (at := node_slots.gives_room_at(slot, scene)) is not None:
+            yield at
     for entry in note.back_offs:
         yield node_slots.back_off_until(note, entry, scene)
 

@@ -17,7 +17,12 @@ from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, NodeView
 from rekindle.coordination.session import Driver
 from rekindle_operator.api.custom_resources import clipped
-from rekindle_operator.api.recovery_resource import AnnouncedNode, DriverRecovery, LostNode
+from rekindle_operator.api.recovery_resource import (
+    LOST_NODES_MAX,
+    AnnouncedNode,
+    DriverRecovery,
+    LostNode,
+)
 from rekindle_operator.detection.detection_events import DetectionEvent, DetectionKind
 from rekindle_operator.recovery.recovery_inputs import (
     EPOCH,
@@ -147,10 +152,15 @@ class _Look:
 def lost_nodes(
     before: Iterable[LostNode], scene: RecoveryInputs, now: float
 ) -> tuple[LostNode, ...]:
-    """The rows after a look: those that were lost or are suspected first, in order of time."""
+    """The rows after a look: those that were lost or are suspected first, in order of time. An old
+    loss of which no moment is known, and that gave way for newer ones, does not come back."""
     rows = {row.name: row for row in before}
+    is_full = len(rows) >= LOST_NODES_MAX
     for look in _looks(rows, scene):
-        row = _next(rows.get(look.name), look, now)
+        known = rows.get(look.name)
+        if known is None and is_full and look.status is NodeStatus.LOST and _lost_at(look) is None:
+            continue
+        row = _next(known, look, now)
         if row is not None:
             rows[look.name] = row
     return tuple(sorted(rows.values(), key=_order))
@@ -315,11 +325,15 @@ def _suspected_at(row: LostNode | None, sighting: NodeObservation) -> datetime |
 
 
 def _confirmed_at(look: _Look, now: float) -> datetime:
+    at = _lost_at(look)
+    return moment(now if at is None else at)
+
+
+def _lost_at(look: _Look) -> float | None:
+    """When a node was lost, by detection or else by the core; None where neither knows."""
     if look.sighting.is_lost and look.sighting.confirmed_at is not None:
-        return moment(look.sighting.confirmed_at)
-    return moment(
-        max((view.lost_at for view in look.views if view.lost_at is not None), default=now)
-    )
+        return look.sighting.confirmed_at
+    return max((view.lost_at for view in look.views if view.lost_at is not None), default=None)
 
 
 def _back_at(row: LostNode, look: _Look, now: float) -> datetime:

@@ -31,7 +31,7 @@ from rekindle_operator.api.custom_resources import (
     RECOVERED,
     ConditionFinding,
 )
-from rekindle_operator.api.recovery_resource import LostNode, Phase, RecoveryStatus
+from rekindle_operator.api.recovery_resource import LOST_NODES_MAX, LostNode, Phase, RecoveryStatus
 from rekindle_operator.policies import policy_conditions
 from rekindle_operator.recovery import lost_nodes, status_rows
 from rekindle_operator.recovery.recovery_inputs import RecoveryInputs, moment
@@ -68,10 +68,10 @@ def stage(status: RecoveryStatus, rows: Iterable[LostNode], scene: RecoveryInput
 
 
 def findings(
-    stage: PhaseReason, rows: Iterable[LostNode], scene: RecoveryInputs
+    stage: PhaseReason, status: RecoveryStatus, scene: RecoveryInputs
 ) -> tuple[ConditionFinding, ...]:
     """The conditions of a Recovery; what was confirmed is not said anew once it is over."""
-    confirmed = () if scene.begun and scene.open is None else (_confirmed(stage, rows, scene),)
+    confirmed = () if scene.begun and scene.open is None else (_confirmed(stage, status, scene),)
     return (
         *confirmed,
         _approved(scene),
@@ -151,18 +151,23 @@ def _but(scene: RecoveryInputs) -> str:
 
 
 def _confirmed(
-    stage: PhaseReason, rows: Iterable[LostNode], scene: RecoveryInputs
+    stage: PhaseReason, status: RecoveryStatus, scene: RecoveryInputs
 ) -> ConditionFinding:
     incident = scene.open
     if incident is None:
         return _finding(CONFIRMED, False, stage.word, stage.text)
+    rows = status.lost_nodes
     lost = tuple(row.name for row in rows if row.confirmed_at is not None) or incident.lost
+    # that many, where the object has no room for all of them
+    total = status.lost_nodes_total if len(rows) == LOST_NODES_MAX else len(lost)
     if incident.kind is IncidentKind.ANNOUNCED:
         return _finding(CONFIRMED, False, Reason.LOSS_ANNOUNCED, _announced(scene))
     if not lost:
         text = "A driver has found earlier work, and nothing of it runs yet."
         return _finding(CONFIRMED, True, Reason.RESUMED, text)
-    return _finding(CONFIRMED, True, incidents.reason(incident.kind), f"Lost: {named(lost)}.")
+    return _finding(
+        CONFIRMED, True, incidents.reason(incident.kind), f"Lost: {named(lost, total)}."
+    )
 
 
 def _approved(scene: RecoveryInputs) -> ConditionFinding:

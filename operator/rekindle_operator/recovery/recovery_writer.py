@@ -373,7 +373,7 @@ class RecoveryWriter:
     def _put_away(self, moment: Moment) -> None:
         """Delete the oldest that have ended, beyond as many as are kept."""
         ended = [item for item in moment.recoveries.values() if not _is_open(item)]
-        ended.sort(key=lambda item: item.spec.incident, reverse=True)
+        ended.sort(key=recovery_resource.age, reverse=True)
         self._delete(ended[moment.kept_max :])
 
     def _delete(self, recoveries: Iterable[Recovery]) -> None:

@@ -24,6 +24,7 @@ from rekindle_operator.api.recovery_resource import (
     LostNode,
     NodeRequest,
     RecoveryStatus,
+    bounded_losses,
     to_status,
 )
 from rekindle_operator.recovery import lost_nodes, recovery_phases, status_rows
@@ -173,7 +174,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
         dry_run=scene.terms.dry_run,
         started_at=before.started_at or _started_at(lost, scene, now),
         domains_impaired=_domains(before, scene),
-        lost_nodes=lost,
+        lost_nodes=bounded_losses(lost),
         announced_nodes=lost_nodes.announced(before.announced_nodes, lost, scene),
         **_saved(before, scene),
         lost_nodes_total=lost_nodes.lost_total(before.lost_nodes_total, lost, scene),
@@ -187,7 +188,7 @@ def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusCha
     stage = recovery_phases.stage(after, lost, scene)
     if stage.phase in ENDED:
         after = msgspec.structs.replace(after, ended_at=_ended_at(after, stage, scene, now))
-    said = recovery_phases.findings(stage, lost, scene)
+    said = recovery_phases.findings(stage, after, scene)
     return _told(before, _staged(after, stage, said, scene.generation, now))
 
 

@@ -433,9 +433,9 @@ def _notices(
         yield Notice(Reason.CHECKPOINT_AWAITED, text)
 
 
-def named(names: tuple[str, ...]) -> str:
-    """Names in a sentence, not too many of them."""
-    more = len(names) - SHOWN_MAX
+def named(names: tuple[str, ...], total: int = 0) -> str:
+    """Names in a sentence, not too many of them; of so many in all, where there are more."""
+    more = max(len(names), total) - min(len(names), SHOWN_MAX)
     return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 

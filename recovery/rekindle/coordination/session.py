@@ -132,7 +132,8 @@ class ApplicationReading:
     the node provider's word: processes or machines that are certainly not there any more, and nodes
     with their failure domain; None for a driver that leaves these to its coordinator. `notices` are
     nodes that are announced to go; None where nobody knows, so that those that are known hold on.
-    `directives` are the numbers of those that the store has, None where nobody has looked."""
+    `directives` are the numbers of those that the store has, None where nobody has looked.
+    `incidents` is the highest number of an incident that is known elsewhere than in the store."""
 
     topology: protocol.TopologyReport
     progress: protocol.ProgressReport | None = None
@@ -145,6 +146,7 @@ class ApplicationReading:
     domains: Mapping[str, str] | None = field(default_factory=dict)
     notices: Mapping[str, happened.LossNotice] | None = None
     directives: frozenset[int] | None = None
+    incidents: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +300,10 @@ def _opened(case: Case, reading: ApplicationReading, now: float) -> tuple[Coordi
     )
     if case.kept is not None and report.generation == case.generation:
         return recall(fresh, case.kept), case
-    if case.kept is not None:
+    if case.kept is None:
+        # an incident must not take the name of one that is over, and that the store has forgotten
+        fresh = replace(fresh, incidents=reading.incidents)
+    else:
         fresh = replace(
             fresh,
             plan_epoch=case.kept.plan_epoch,

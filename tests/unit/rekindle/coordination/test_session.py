@@ -60,6 +60,20 @@ def test_a_lost_executor_is_planned_around_and_nodes_are_requested() -> None:
     assert decision.case.requests["1-nodes-2"].count == 2
 
 
+def test_incidents_of_an_application_that_the_store_forgot_are_numbered_behind_known_ones() -> None:
+    desk = Desk()
+    desk.reading = replace(desk.reading, incidents=41)
+    desk.settle()
+    del desk.nodes["n1"]
+    desk.report()
+    decision = desk.decide()
+    assert decision.case.incident is not None
+    assert decision.case.incident.number == 42
+    desk.reading = replace(desk.reading, incidents=60)
+    desk.report()
+    assert desk.decide().case.incident == decision.case.incident, "the store's own count goes on"
+
+
 def test_an_executor_that_was_replaced_between_two_reports_counts_as_lost_and_back() -> None:
     desk = running()
     before = dict(desk.placement)

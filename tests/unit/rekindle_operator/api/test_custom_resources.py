@@ -25,6 +25,7 @@ from rekindle_operator.api.custom_resources import (
 from rekindle_operator.api.recovery_policy import PolicyStatus, SelectedApplication
 from rekindle_operator.api.recovery_resource import (
     ApplicationReference,
+    LostNode,
     PlanMade,
     QueryRecovery,
     RecoverySpec,
@@ -385,6 +386,26 @@ def test_of_too_many_queries_those_that_wait_are_kept() -> None:
     assert status["back"] == "600/700"
     assert len(status["queries"]) == 500
     assert sum("backAt" not in item for item in status["queries"]) == 100
+
+
+def test_of_too_many_lost_nodes_those_that_are_not_back_and_of_these_the_newest_are_kept() -> None:
+    """In the order in which they are given: of whole applications that is by name."""
+    rows = [
+        LostNode(
+            f"n{number:03}",
+            confirmed_at=CREATED - timedelta(minutes=number),
+            back_at=CREATED if number < 50 else None,
+        )
+        for number in range(300)
+    ]
+    for first in (0, 150):
+        status = RecoveryStatus(lost_nodes=(*rows[first:],))
+        kept = read_back(recovery_resource.to_status(status)).lost_nodes
+        wanted = rows[50:250] if first == 0 else rows[150:]
+        assert [row.name for row in kept] == [row.name for row in wanted]
+    status = RecoveryStatus(lost_nodes=(*rows[:220],))
+    kept = read_back(recovery_resource.to_status(status)).lost_nodes
+    assert [row.name for row in kept] == [row.name for row in (*rows[:30], *rows[50:220])]
 
 
 def test_totals_stay_when_a_list_that_was_cut_is_written_again() -> None:

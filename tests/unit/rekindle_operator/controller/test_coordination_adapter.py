@@ -148,3 +148,21 @@ def test_recoveries_are_deleted_that_ended_before_the_time_that_records_are_kept
     overseer.retired = retired.append
     overseer.retire(30)
     assert retired == [[ended[0]]]
+
+
+def test_incidents_are_numbered_behind_the_recoveries_that_there_are() -> None:
+    """The store forgets after a reset, and an ended Recovery of a name swallows the next one."""
+    known, desk = ClusterView(), Desk()
+    overseer = overseer_of(known)
+    assert overseer.terms(FLIGHTS, desk.reading).reading.incidents == 0
+    application = ApplicationReference("Driver", FLIGHTS.application)
+    for incident in (9, 41, 3):
+        spec = RecoverySpec(application, incident, "all", "default")
+        body = recovery_resource.to_object(FLIGHTS.namespace, spec)
+        known.see_recovery(recovery_resource.from_object(body))
+    desk.report()
+    desk.reading = overseer.terms(FLIGHTS, desk.reading).reading
+    assert desk.reading.incidents == 41
+    case = desk.decide().case
+    assert case.state is not None
+    assert case.state.incidents == 41

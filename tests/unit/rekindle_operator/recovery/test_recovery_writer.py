@@ -7,7 +7,8 @@ import pytest
 
 from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import recovery_resource
-from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
+from rekindle_operator.api.recovery_resource import ApplicationReference, Recovery, RecoverySpec
+from rekindle_operator.applications.application_writer import ApplicationWriter
 from rekindle_operator.cluster.api_client import Api, ApiRefused, ObjectConflict
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
@@ -235,3 +236,28 @@ def test_recoveries_of_applications_that_are_gone_are_deleted_in_an_errand_of_ea
     for errand in errands.values():
         errand()
     assert api.asked == [f"delete {item.metadata.name} {item.metadata.uid}" for item in old]
+
+
+def ended(incident: int, day: int) -> Recovery:
+    """A Recovery that was made on a day and has ended."""
+    body = recovery_resource.to_object("flights", RecoverySpec(APPLICATION, incident, "all", "d"))
+    body["metadata"] |= {"creationTimestamp": f"2026-03-{day:02}T10:00:00Z", "uid": f"u{day}"}
+    return recovery_resource.from_object({**body, "status": {"phase": "Recovered"}})
+
+
+@pytest.mark.parametrize("of", ["queries", "whole applications"])
+def test_the_oldest_recoveries_are_put_away_also_where_incidents_were_counted_anew(of: str) -> None:
+    there = {
+        item.metadata.name: item for item in (ended(40, 1), ended(41, 2), ended(1, 3), ended(2, 4))
+    }
+    deleted: list[str] = []
+    api: Any = SimpleNamespace(delete=lambda path, _: deleted.append(path.rpartition("/")[2]))
+    none: Any = None
+    if of == "queries":
+        known: Any = SimpleNamespace(place=PLACE, recoveries=there, kept_max=2)
+        writer(api)._put_away(known)
+    else:
+        known = SimpleNamespace(recoveries={PLACE: there})
+        ApplicationWriter(known, api, none, "operator")._put_away(PLACE, 2)
+    wanted = [recovery_resource.recovery_name(APPLICATION, incident) for incident in (41, 40)]
+    assert sorted(deleted) == sorted(wanted)

@@ -290,7 +290,7 @@ def test_requests_of_providers_are_told_as_they_tell_them() -> None:
     assert world.status().nodes_requested == 2
 
 
-def test_nodes_without_number_are_counted_and_the_first_are_listed() -> None:
+def test_nodes_without_number_are_counted_and_the_newest_that_are_not_back_are_listed() -> None:
     world = running()
     story_courses.lose_three(world)
     at = world.now
@@ -298,12 +298,34 @@ def test_nodes_without_number_are_counted_and_the_first_are_listed() -> None:
         **{f"x{number}": NodeObservation(confirmed_at=at + number) for number in range(300)}
     )
     world.step()
-    world.sight(x7=NodeObservation(confirmed_at=at + 7, heard_at=at + 500))
+    rows = world.status().lost_nodes
+    assert [row.name for row in rows] == [f"x{number}" for number in range(100, 300)]
+    world.sight(x250=NodeObservation(confirmed_at=at + 250, heard_at=at + 500))
     world.step()
     status = world.status()
     assert len(status.lost_nodes) == recovery_resource.LOST_NODES_MAX
     assert status.lost_nodes_total == 303
-    assert {"n2", "n3", "n4", "x0", "x7"} <= {row.name for row in status.lost_nodes}
+    names = [row.name for row in status.lost_nodes]
+    assert names == [f"x{number}" for number in range(99, 300) if number != 250]
+
+
+def test_an_old_loss_that_gave_way_does_not_come_back_as_the_newest() -> None:
+    """Where nobody knows any more when it was, each look would take it for a new one."""
+    world = running()
+    for name, seen in world.nodes.items():
+        world.nodes[name] = msgspec.structs.replace(seen, cluster_node=f"machine-{name}")
+    world.settle()
+    world.lose("n4")
+    world.step()
+    world.cluster = replace(world.cluster, hosts={})
+    at = world.now
+    world.sight(
+        **{f"x{number}": NodeObservation(confirmed_at=at + number) for number in range(300)}
+    )
+    for _ in range(3):
+        world.step()
+        rows = world.status().lost_nodes
+        assert [row.name for row in rows] == [f"x{number}" for number in range(100, 300)]
 
 
 def test_requests_without_number_are_counted_and_the_newest_are_listed() -> None:

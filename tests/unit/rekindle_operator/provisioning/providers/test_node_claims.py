@@ -1,5 +1,6 @@
 """Karpenter's NodeClaims: what they ask for, when a node has come, and when one is given back."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,3 +229,59 @@ def test_a_claim_is_one_node_whatever_the_limit_on_a_request_says() -> None:
     limits = {"nodesPerRequestMax": 3}
     world = asked(4, {**KARPENTER, "limits": limits})
     assert world.counted("NodeClaim") == 4
+
+
+def lose(world: World, node: str) -> None:
+    """Have Karpenter end a machine, with its node."""
+    for claim in world.all("NodeClaim"):
+        if claim.get("status", {}).get("nodeName") == node:
+            world.remove(claim)
+    world.nodes.pop(node)
+
+
+@pytest.mark.parametrize("own", [{"nodesPerIncidentMax": 2, "nodesAtOnceMax": 2}, {}])
+def test_an_incident_of_weeks_gets_nodes_however_many_of_them_have_come_and_gone(
+    own: dict[str, int],
+) -> None:
+    """Spot nodes, and a query that fits on none: the incident stays open."""
+    world = World({**KARPENTER, "limits": own}, **({} if own else {"nodes_per_incident_max": 2}))
+    wanted = {}
+    for number in range(1, 7):
+        wanted[f"1-nodes-{number}"] = lost(1)
+        world.want(requests=wanted)
+        world.settle()
+        newest = world.all("NodeClaim")[-1]
+        assert "status" not in newest, f"node {number} is not requested"
+        bring(world, newest, f"node-{number}")
+        world.settle()
+        world.now += 7_200
+        if number % 3:
+            lose(world, f"node-{number}")
+        else:
+            world.lost.add(f"node-{number}")
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["suspected", "gone at once"])
+def test_nodes_that_are_there_or_have_gone_within_an_hour_of_coming_count(is_there: bool) -> None:
+    """A loop in which nodes come and go within minutes ends at the limit, for an hour."""
+    world = World(KARPENTER, nodes_per_incident_max=3)
+    for number in range(1, 5):
+        world.want(requests={f"1-nodes-{known}": lost(1) for known in range(1, number + 1)})
+        world.settle()
+        for claim in world.all("NodeClaim"):
+            if "status" not in claim:
+                bring(world, claim, f"node-{number}")
+        world.settle()
+        world.now += 60
+        if f"node-{number}" in world.nodes and not is_there:
+            lose(world, f"node-{number}")
+    first_came_at = world.now - 240
+    assert world.counted("NodeClaim") == 3
+    decision = world.settle()
+    assert "the incident has its 3 nodes" in decision.waiting[FLIGHTS]
+    assert (decision.due == first_came_at + 3_600) is not is_there
+    world.now = first_came_at + 3_600
+    if is_there:  # one that does not answer is in nobody's list of lost ones yet
+        world.nodes["node-1"] = replace(world.nodes["node-1"], ready=False)
+    world.settle()
+    assert world.counted("NodeClaim") == (3 if is_there else 4)
