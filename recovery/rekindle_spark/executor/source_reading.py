@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rekindle.model.errors import DataLossError
 from rekindle_spark.pipeline.unbounded_source import (
     IdentityChecking,
     RejectRepeating,
@@ -95,9 +96,13 @@ def read(
     for partition, begin, end, identity in spans:
         if begin >= end:
             continue
-        given = _given(source, partition, (begin, end), before, left)
         if identity:
             identities[partition, identity] = None
+        try:
+            given = _given(source, partition, (begin, end), before, left)
+        except DataLossError:
+            _check(source, identities)  # of a partition that was recreated it is no wonder
+            raise
         rejected = None
         if isinstance(given, RowsAndRejects):
             places += (before + offset - begin for offset in _offsets(source, given))
@@ -111,13 +116,19 @@ def read(
             size, count = size + int(rejected.nbytes), count + rejected.num_rows
         found[partition] = RowsRead(greatest, end - begin, size, ahead, count)
         before += end - begin
-    if identities and isinstance(source, IdentityChecking):
-        source.check_identities([*identities])
+    _check(source, identities)
     rows = pa.concat_tables(tables)
     if not rejects:
         return RangesRead(rows, found)
     knows = isinstance(source, RejectRepeating)
     return RangesRead(rows, found, pa.concat_tables(rejects), places if knows else None)
+
+
+def _check(source: UnboundedSource, identities: Iterable[tuple[str, str]]) -> None:
+    """Raise DataLossError where a source partition is another one than was logged."""
+    logged = [*identities]
+    if logged and isinstance(source, IdentityChecking):
+        source.check_identities(logged)
 
 
 def _offsets(source: UnboundedSource, given: RowsAndRejects) -> Sequence[int]:

@@ -83,6 +83,22 @@ def test_rows_of_a_partition_that_was_recreated_are_not_those_that_are_logged() 
         numbers(("a", 0, 4, "second"), ("b", 0, 4, "first"))
 
 
+def test_records_that_are_gone_with_their_partition_are_said_to_be_gone_with_it() -> None:
+    class Emptied(Recreated):
+        def read(self, partition: str, start: int, end: int) -> pa.Table:
+            raise DataLossError(where=partition, what=f"has not {start} to {end}", remedy="none")
+
+    def read(identity: str) -> None:
+        spans = [("a", 0, 4, identity)]
+        source_reading.read(Emptied(), spans, lambda given: given, 0.0)  # type: ignore[arg-type]
+
+    with pytest.raises(DataLossError, match="a: is not first"):
+        read("first")
+    for identity in ("second", ""):
+        with pytest.raises(DataLossError, match="a: has not 0 to 4"):
+            read(identity)
+
+
 def test_identities_are_asked_for_once_behind_all_rows() -> None:
     source, second = Recreated(), "second"
     spans = [("a", 0, 4, second), ("a", 4, 6, second), ("b", 0, 4, second), ("c", 2, 4, "")]
