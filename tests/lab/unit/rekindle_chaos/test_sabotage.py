@@ -48,7 +48,8 @@ import json
 from types import SimpleNamespace
 from rekindle_spark.jobs import job_specs as jobs
 from rekindle_spark.user_code.dead_letter_sieve import LeftOutRows as Choice
-progress = SimpleNamespace(choices={(0, 1): {"step": Choice((3,), ())}})
+program = SimpleNamespace(owner=[SimpleNamespace(reads="")])
+progress = SimpleNamespace(program=program, choices={(0, 1): {"step": Choice((3,), ())}})
 print(json.dumps([bool(jobs._choices(progress, 0, 1, 1))]))
 """
 # Calls nothing: a call that the runtime makes has to fit, all of its arguments given.
