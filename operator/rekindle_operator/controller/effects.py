@@ -481,15 +481,14 @@ class Effects:
         )
 
     def _demand(self, place: Place, application_: MatchedApplication, held: Effective) -> None:
-        """What is wanted for the incident that is open, once its Recovery is there."""
+        """What is wanted for the incident that is open, once its Recovery is there and open."""
         case = self._cases[place]
         state, incident, recovery = case.state, case.incident, None
         if incident is not None:
             name = recovery_resource.recovery_name(reference(application_), incident.number)
-            recovery = self.known.recoveries.get(place, {}).get(name)
+            recovery = self.known.open_of(place).get(name)
         before = self._demands.get(place)
-        has_ended = recovery is None or recovery.status.has_ended
-        if state is None or incident is None or recovery is None or has_ended:
+        if state is None or incident is None or recovery is None:
             if before is not None:
                 del self._demands[place]
                 self._wanting = True

@@ -111,7 +111,8 @@ def _tap(store: store_files.Files, chain: Chain, index: int, epoch: int) -> tupl
                 what="is not there, but the epoch has run",
                 remedy="restore it from a copy of the store",
             ) from None
-        data = store.read(attempted)
+        name = attempted
+        data = store.read(name)
     table = checksummed_file.check_rows(name, data)
     watermark = int(table.schema.metadata[partition.WATERMARK])
     assert chain.root.schema is not None
