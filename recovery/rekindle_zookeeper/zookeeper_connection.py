@@ -202,8 +202,9 @@ class Connection:
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         """Have it called when the record or its children may have changed, and after each connect,
-        for ever. Once it was called for the record it is called again only after `get` has read
-        that, for the children after `children`: whoever is told is to read."""
+        for ever, beginning with the next read at the latest: a change before it may be missed.
+        Once it was called for the record it is called again only after `get` has read that, for
+        the children after `children`: whoever is told is to read."""
         self._watches.add(path, callback)
         self._watches.arm(self._sessions.client, path)
 

@@ -83,6 +83,7 @@ def test_records_large_and_many_are_written_and_read(connect: Connect) -> None:
     assert [len(data) for data, _ in answers] == list(range(200))
     seen: list[str] = []
     connection.watch("/tls/many", lambda: seen.append("changed"))
+    assert len(connection.children("/tls/many")) == 200  # which arms the watch
     connection.put("/tls/many/another", b"")
     wait_until(lambda: bool(seen))
 

@@ -123,6 +123,7 @@ def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) 
     watcher.watch(other, lambda: told.append("the other one"))
     wait_until(lambda: watcher.reachable)
     assert watcher.get(path) is None
+    assert watcher.get(other) is None
 
     def is_quiet() -> bool:
         told.clear()  # what a connect tells
