@@ -108,6 +108,10 @@ class BenchmarkDrivers:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises what has ended a thread: whoever waits for drivers would wait in vain."""
         if self._error is not None:
             raise self._error
 
@@ -173,14 +177,13 @@ class BenchmarkDrivers:
     def _obey(self, item: BenchmarkDriver) -> bool:
         """Whether there was anything to do."""
         folder, done = item.place.path(store_paths.DIRECTIVES), False
-        for name in sorted(self._connection.children(folder)):
-            if store_paths.number(name) <= item.member.directive:
+        for number in store_paths.numbers(self._connection.children(folder)):
+            if number <= item.member.directive:
                 continue
-            found = self._connection.get(f"{folder}/{name}")
+            path = f"{folder}/{store_paths.numbered(number)}"
+            found = self._connection.get(path)
             if found is not None:
-                self._carry_out(
-                    item, protocol.decode(found[0], protocol.Directive, f"{folder}/{name}")
-                )
+                self._carry_out(item, protocol.decode(found[0], protocol.Directive, path))
                 done = True
         return done
 

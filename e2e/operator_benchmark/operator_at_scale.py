@@ -79,6 +79,11 @@ class ScaleWorld:
     operator: OperatorProcess
     console: Console
 
+    def check(self) -> None:
+        """Raises what has gone wrong in the operator or in a driver."""
+        self.operator.check()
+        self.drivers.check()
+
 
 def measure(settings: ScaleSettings, directory: Path, command: str) -> bool:
     """Measure it all, write `operator.json`; whether all bars are met."""
@@ -311,7 +316,7 @@ def _await_plans(world: ScaleWorld, places: list[Place], since: float) -> dict[P
     found: dict[Place, float] = {}
 
     def complete() -> bool:
-        world.operator.check()
+        world.check()
         for line in world.operator.lines("plan"):
             place = wanted.get(line["application"])
             if place is not None and line["at"] >= since:
@@ -329,7 +334,7 @@ def _await_recovery(world: ScaleWorld, place: Place, since: float) -> float:
     """When (since 1970) a Recovery of an application was seen with a plan made since a moment."""
 
     def told() -> bool:
-        world.operator.check()
+        world.check()
         return str(place) in _told(world.crowd.recoveries(place.namespace), since)
 
     seen = process_sets.await_condition(told, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.05)
@@ -353,7 +358,7 @@ def _await_all_told(world: ScaleWorld, places: list[Place], since: float) -> flo
     """The same of all of them."""
 
     def told() -> bool:
-        world.operator.check()
+        world.check()
         return {str(place) for place in places} <= _told(world.crowd.recoveries(), since)
 
     seen = process_sets.await_condition(told, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=2.0)
