@@ -7,7 +7,7 @@ heard of: one that sees nothing any more has to be started anew.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -168,6 +168,36 @@ class OperatorMetrics(Metrics):
         return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
 
+class ShownOutlooks:
+    """What the loss of each domain would stop, in a gauge by namespace, application and domain.
+
+    Of thousands of applications hardly one has another outlook than a second ago: only such are
+    written.
+    """
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._shown: Mapping[Place, DomainLossForecast | None] = {}
+
+    def show(self, outlooks: Mapping[Place, DomainLossForecast | None]) -> None:
+        """These and no others; the mapping is kept."""
+        for place in self._shown.keys() | outlooks.keys():
+            before, after = self._shown.get(place), outlooks.get(place)
+            if before is not after:
+                self._write(place, _shares(before), _shares(after))
+        self._shown = outlooks
+
+    def _write(self, place: Place, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+        for domain in before.keys() - after.keys():
+            self._gauge.remove(place.namespace, place.application, domain)
+        for domain, share in after.items():
+            self._gauge.labels(place.namespace, place.application, domain).set(share)
+
+
+def _shares(outlook: DomainLossForecast | None) -> Mapping[str, float]:
+    return {} if outlook is None else outlook.stopped_shares
+
+
 @dataclass(slots=True)
 class MetricsReader:
     """Reads the figures off the parts, about once a second."""
@@ -182,8 +212,10 @@ class MetricsReader:
     outlook: Callable[[Place], DomainLossForecast | None]
     log: Log
     _at: float = 0.0
+    _outlooks: ShownOutlooks = field(init=False)
 
     def __post_init__(self) -> None:
+        self._outlooks = ShownOutlooks(self.metrics.stopped_by_loss)
         self.metrics.leases_heard_at = self._heard_at
 
     def read(self) -> None:
@@ -218,13 +250,7 @@ class MetricsReader:
         metrics.recoveries.clear()
         for _, item in self.known.open_recoveries():
             metrics.recoveries.labels(item.status.phase or "").inc()
-        metrics.stopped_by_loss.clear()
-        for application in there:
-            place = application.place
-            found = self.outlook(place) if application.policy else None
-            for domain, share in found.stopped_shares.items() if found is not None else ():
-                whose = (place.namespace, place.application, domain)
-                metrics.stopped_by_loss.labels(*whose).set(share)
+        self._outlooks.show({item.place: self.outlook(item.place) for item in there if item.policy})
         metrics.errands.set(self.errands.waiting)
         metrics.failing.set(self.errands.failing)
         since = self.unacknowledged_since()

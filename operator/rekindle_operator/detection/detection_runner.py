@@ -123,6 +123,8 @@ class Avoidance:
     silent: frozenset[str] = frozenset()
     _since: dict[str, float] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
+    # the nodes that have been silent longest
+    _longest: tuple[str, ...] = ()
 
     def note(self, state: NodeInventory, now: float, rules: Rules) -> bool:
         """After a round of detection at `now` (`time.monotonic`); whether something else is avoided
@@ -142,6 +144,8 @@ class Avoidance:
         for kept in (self.labels, self._since):
             for name in kept.keys() - missing:
                 del kept[name]
+        ordered = sorted(self.silent, key=lambda name: (self._since[name], name))
+        self._longest = tuple(ordered[:SILENT_NODES_MAX])
         self._impaired.clear()
         otherwise = any(self.impaired(keys) != domains_ for keys, domains_ in impaired.items())
         return otherwise or self.silent != silent
@@ -175,8 +179,7 @@ class Avoidance:
 
     def hosts(self, lost: frozenset[str]) -> tuple[Domain, ...]:
         """The nodes that an application which has lost these should avoid, one by one."""
-        longest = sorted(self.silent, key=lambda name: (self._since[name], name))
-        named = lost.union(longest[:SILENT_NODES_MAX])
+        named = lost.union(self._longest)
         return tuple(Domain(HOSTNAME, name) for name in sorted(named))
 
 
@@ -461,7 +464,9 @@ class DetectionRunner:
         """Where nothing new of an application that has lost nodes should be: impaired domains, and
         lost and silent nodes, which a scheduler takes for sound for a while yet."""
         lost = self.lost_nodes(place)
-        return (*self.impaired(place, held), *self.avoidance.hosts(lost)) if lost else ()
+        if not lost:
+            return ()
+        return tuple(dict.fromkeys((*self.impaired(place, held), *self.avoidance.hosts(lost))))
 
     def take_verdicts(self) -> list[tuple[DetectionEvent, float | None]]:
         """Verdicts since the last call, each with since when its node was suspected."""

@@ -104,6 +104,8 @@ class Limiter:
 
     def _reached_in_class(self, place: Place, policy: str, held: Effective) -> ReachedLimit | None:
         """The same among all policies of the class, of those that their own policies let go on."""
+        if len(self._policies.keys() - {place}) < held.class_recoveries_max:
+            return None  # all there are, of whatever class
         by_policy = self._of_class(held.class_name, policy)
         others = sum(len(claims.keys() - {place}) for claims in by_policy.values())
         if others < held.class_recoveries_max:

@@ -102,8 +102,14 @@ def avoided(impairments: Iterable[Impairment]) -> dict[str, tuple[Domain, ...]]:
         if not (impairment.domains and impairment.executors.avoid_impaired_domains):
             continue
         for key in application_matching.pod_buckets(impairment.application):
-            found[key] = tuple(sorted({*found.get(key, ()), *impairment.domains}))
+            known = found.get(key, ())
+            # hundreds, each ordered already: most buckets are of one application alone
+            found[key] = _merged(known, impairment.domains) if known else impairment.domains
     return found
+
+
+def _merged(some: Iterable[Domain], more: Iterable[Domain]) -> tuple[Domain, ...]:
+    return tuple(sorted({*some, *more}))
 
 
 # A pod that is about to be made has no uid, and often no name.

@@ -54,6 +54,8 @@ class WebhookUpkeep:
     _dirty: bool = True
     _due: float = 0.0
     _impairments: dict[Place, Impairment] = field(default_factory=dict)
+    # of these impairments; None when they have changed since
+    _avoided: dict[str, tuple[Domain, ...]] | None = None
     # what was left to be written last, and when; None before this operator has acted
     _written: tuple[dict[str, tuple[Domain, ...]], frozenset[str]] | None = None
     _written_at: float = 0.0
@@ -152,7 +154,9 @@ class WebhookUpkeep:
         if not self.acts():
             self._written = None
             return
-        found, now = (avoided(self._impairments.values()), self.waiting()), self.clock()
+        if self._avoided is None:
+            self._avoided = avoided(self._impairments.values())
+        found, now = (self._avoided, self.waiting()), self.clock()
         is_old = any(found) and now - self._written_at >= avoided_domains.RENEW_SECONDS
         if found == self._written and not is_old:
             return
@@ -174,6 +178,9 @@ class WebhookUpkeep:
         """Where executors of applications that have lost nodes may not be."""
         for place in places:
             impairment = self._impairment(place)
+            if impairment == self._impairments.get(place):
+                continue
+            self._avoided = None
             if impairment is None:
                 self._impairments.pop(place, None)
             else:

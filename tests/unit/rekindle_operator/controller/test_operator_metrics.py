@@ -6,8 +6,10 @@ from pathlib import Path
 
 from prometheus_client import Histogram
 
+from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_health import DriverFigures
-from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.controller.operator_metrics import OperatorMetrics, ShownOutlooks
+from rekindle_operator.policies.policy_conditions import DomainLossForecast
 from rekindle_operator.webhook import webhook_server
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -83,3 +85,27 @@ def test_leases_that_were_never_listed_grow_old_from_the_start() -> None:
     heard_at = time.monotonic() - 100
     figures.leases_heard_at = lambda: heard_at
     assert 100 <= sample(figures, name) < 100 + 60
+
+
+def test_outlooks_are_shown_as_they_are_now_and_of_no_application_that_is_gone() -> None:
+    figures = OperatorMetrics()
+    shown = ShownOutlooks(figures.stopped_by_loss)
+    first, second = Place("one", "app"), Place("two", "app")
+    stays = DomainLossForecast({"zone-1": 0.5})
+    steps = [
+        {first: DomainLossForecast({"zone-1": 0.75, "zone-2": 0.25}), second: stays},
+        {first: DomainLossForecast({"zone-2": 1.0}), second: stays},
+        {first: None, second: stays},
+        {second: stays},
+        {first: DomainLossForecast({"zone-1": 0.25})},
+        {},
+    ]
+    for step in steps:
+        shown.show(step)
+        (family,) = figures.stopped_by_loss.collect()
+        assert {tuple(item.labels.values()): item.value for item in family.samples} == {
+            (place.namespace, place.application, domain): share
+            for place, outlook in step.items()
+            if outlook is not None
+            for domain, share in outlook.stopped_shares.items()
+        }
