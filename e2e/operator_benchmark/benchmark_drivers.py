@@ -111,7 +111,7 @@ class BenchmarkDrivers:
         self.check()
 
     def check(self) -> None:
-        """Raises what has ended a thread: whoever waits for drivers would wait in vain."""
+        """Raises the error that ended a thread: without it nobody reports or obeys."""
         if self._error is not None:
             raise self._error
 

@@ -80,7 +80,7 @@ class ScaleWorld:
     console: Console
 
     def check(self) -> None:
-        """Raises what has gone wrong in the operator or in a driver."""
+        """Raises an error of the operator or of a driver."""
         self.operator.check()
         self.drivers.check()
 
