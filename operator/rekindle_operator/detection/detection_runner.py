@@ -123,8 +123,8 @@ class Avoidance:
     silent: frozenset[str] = frozenset()
     _since: dict[str, float] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
-    # the nodes that have been silent longest
-    _longest: tuple[str, ...] = ()
+    # the nodes that have been silent longest, the longest first
+    _longest: dict[str, Domain] = field(default_factory=dict)
 
     def note(self, state: NodeInventory, now: float, rules: Rules) -> bool:
         """After a round of detection at `now` (`time.monotonic`); whether something else is avoided
@@ -145,7 +145,11 @@ class Avoidance:
             for name in kept.keys() - missing:
                 del kept[name]
         ordered = sorted(self.silent, key=lambda name: (self._since[name], name))
-        self._longest = tuple(ordered[:SILENT_NODES_MAX])
+        # the same objects as before, as a thousand applications avoid them
+        self._longest = {
+            name: self._longest.get(name) or Domain(HOSTNAME, name)
+            for name in ordered[:SILENT_NODES_MAX]
+        }
         self._impaired.clear()
         otherwise = any(self.impaired(keys) != domains_ for keys, domains_ in impaired.items())
         return otherwise or self.silent != silent
@@ -179,8 +183,8 @@ class Avoidance:
 
     def hosts(self, lost: frozenset[str]) -> tuple[Domain, ...]:
         """The nodes that an application which has lost these should avoid, one by one."""
-        named = lost.union(self._longest)
-        return tuple(Domain(HOSTNAME, name) for name in sorted(named))
+        more = sorted(lost - self._longest.keys())
+        return (*self._longest.values(), *(Domain(HOSTNAME, name) for name in more))
 
 
 ROUND_SECONDS = 0.5
@@ -466,7 +470,9 @@ class DetectionRunner:
         lost = self.lost_nodes(place)
         if not lost:
             return ()
-        return tuple(dict.fromkeys((*self.impaired(place, held), *self.avoidance.hosts(lost))))
+        hosts = self.avoidance.hosts(lost)
+        impaired = self.impaired(place, held)
+        return (*(item for item in impaired if item.key != HOSTNAME or item not in hosts), *hosts)
 
     def take_verdicts(self) -> list[tuple[DetectionEvent, float | None]]:
         """Verdicts since the last call, each with since when its node was suspected."""
