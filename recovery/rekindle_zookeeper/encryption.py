@@ -48,6 +48,7 @@ class Encryption:
         self._authorities = authorities
         self._where = where
         self._troubles: dict[str, Trouble] = {}
+        self._sound = ""
 
     @classmethod
     def of(cls, file: Path | None) -> Self | None:
@@ -71,7 +72,9 @@ class Encryption:
     def authorities(self) -> str:
         """Those that count now, in PEM. Raises InputError where there are none."""
         found = self._authorities()
-        self._context_of(found)
+        if found != self._sound:
+            self._context_of(found)
+            self._sound = found
         return found
 
     def connect(

@@ -107,18 +107,22 @@ class DecisionCache(dict[Place, Case]):
     def __init__(self) -> None:
         super().__init__()
         self._outlooks: dict[Place, tuple[object, DomainLossForecast | None]] = {}
+        self._bases: dict[Place, object] = {}
 
     def take(self, place: Place, case: Case) -> bool:
         """Keep a newer case; whether what others ask of it may be otherwise. Works nothing out: a
         decision waits for no figure that is only told."""
-        before = self.stopped(place), self._basis(place)
+        stopped, basis = self.stopped(place), self._bases.get(place)
         self[place] = case
-        return (self.stopped(place), self._basis(place)) != before
+        found = _basis(case)
+        if found != basis:
+            self._bases[place] = found
+        return found != basis or self.stopped(place) != stopped
 
     def forget(self, place: Place) -> None:
         """An application that is no more."""
-        self.pop(place, None)
-        self._outlooks.pop(place, None)
+        for known in (self, self._outlooks, self._bases):
+            known.pop(place, None)
 
     def outlook(self, place: Place) -> DomainLossForecast | None:
         """What the loss of each failure domain would stop; in an incident what was so before it.
@@ -127,8 +131,8 @@ class DecisionCache(dict[Place, Case]):
         known = self._outlooks.get(place)
         if case is None or case.state is None:
             return None if known is None else known[1]
-        basis = self._basis(place)
-        if known is None or known[0] != basis:
+        basis = self._bases[place]
+        if known is None or known[0] is not basis:
             found = policy_conditions.look_out(case.state)
             if found is None and known is not None:
                 return known[1]
@@ -157,15 +161,15 @@ class DecisionCache(dict[Place, Case]):
         priorities = {} if case is None or case.state is None else case.state.priorities
         return max(priorities.values(), default=0.0)
 
-    def _basis(self, place: Place) -> object:
-        """What an outlook follows from; None where nobody has heard of it."""
-        case = self.get(place)
-        if case is None or case.state is None:
-            return None
-        state = case.state
-        domains = {node: (view.status, view.domain) for node, view in state.nodes.items()}
-        running = not state.starting and state.incident is None
-        return running, state.placement, state.priorities, domains
+
+def _basis(case: Case) -> object:
+    """What an outlook follows from; None where nobody has heard of the application."""
+    state = case.state
+    if state is None:
+        return None
+    domains = {node: (view.status, view.domain) for node, view in state.nodes.items()}
+    running = not state.starting and state.incident is None
+    return running, state.placement, state.priorities, domains
 
 
 RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]

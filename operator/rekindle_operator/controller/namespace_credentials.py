@@ -104,18 +104,25 @@ class NamespaceCredentials:
     def note(self, places: Collection[Place], *, policies: bool) -> None:
         """Take in the drivers of applications, and with `policies` the namespaces that have any."""
         with self._lock:
-            for place in places:
-                found = self.known.application(place)
-                if found is None or found.driver is None:
-                    self._drivers.pop(place, None)
-                else:
-                    self._drivers[place] = found.driver.uid
+            moved = [place for place in places if self._take(place)]
             if policies or not self._wanted:
                 named = {name.partition("/")[0] for name in self.known.policies}
                 policies = named != self._wanted
                 self._wanted = frozenset(named)
-        if places or policies:
+        if moved or policies:
             self._woken.set()
+
+    def _take(self, place: Place) -> bool:
+        """Note an application's driver; whether it is another one than before."""
+        found = self.known.application(place)
+        uid = None if found is None or found.driver is None else found.driver.uid
+        if self._drivers.get(place) == uid:
+            return False
+        if uid is None:
+            del self._drivers[place]
+        else:
+            self._drivers[place] = uid
+        return True
 
     def _run(self) -> None:
         while not self._ending:
@@ -145,13 +152,13 @@ class NamespaceCredentials:
         if not self._keep("store", "", lock, now):
             return
         uids: dict[str, list[str]] = {namespace: [] for namespace in sorted(wanted)}
-        for place, uid in sorted(drivers.items()):
+        for place, uid in drivers.items():
             uids[place.namespace].append(uid)
         authorities = self._known_authorities()
         for namespace, found in uids.items():
             # A Secret that is not there keeps a driver from starting: looked at for each new one.
             issue = partial(self._issue, namespace)
-            version = " ".join((authorities, *found))
+            version = " ".join((authorities, *sorted(found)))
             self._keep(namespace, version, issue, now, again_seconds=AGAIN_SECONDS)
         for place, uid in drivers.items():
             if place.namespace in self._identities:

@@ -64,12 +64,12 @@ def test_while_not_all_is_as_it_should_be_nothing_is_said(change: dict[str, obje
 def test_in_an_incident_what_was_so_before_it_stays_known() -> None:
     cases = DecisionCache()
     assert cases.outlook(PLACE) is None
-    cases[PLACE] = Case(state=running())
+    cases.take(PLACE, Case(state=running()))
     before = cases.outlook(PLACE)
     assert before == DomainLossForecast({"a": 0.9, "b": 0.1})
-    cases[PLACE] = Case(state=replace(running(birds="n1"), incident=INCIDENT))
+    cases.take(PLACE, Case(state=replace(running(birds="n1"), incident=INCIDENT)))
     assert cases.outlook(PLACE) is before
-    cases[PLACE] = Case(state=running(birds="n1"))
+    cases.take(PLACE, Case(state=running(birds="n1")))
     assert cases.outlook(PLACE) == DomainLossForecast({"a": 1.0, "b": 0.0})
 
 
@@ -103,9 +103,9 @@ def test_of_an_application_that_is_no_more_nothing_is_kept() -> None:
 
 def test_it_is_worked_out_again_only_when_something_is_elsewhere() -> None:
     cases = DecisionCache()
-    cases[PLACE] = Case(state=running())
+    cases.take(PLACE, Case(state=running()))
     before = cases.outlook(PLACE)
-    cases[PLACE] = Case(state=replace(running(), seen_at=5.0))
+    cases.take(PLACE, Case(state=replace(running(), seen_at=5.0)))
     assert cases.outlook(PLACE) is before
 
 
