@@ -12,6 +12,7 @@ long: it is read as a stream, some records ahead, and never held as a whole.
 import re
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -97,6 +98,18 @@ def newest(files: Files) -> int:
     """The number of the newest commit record, 0 where there is none. Lists the folder, so it is not
     for each look at a log that is followed. The newest record always has a file of its own."""
     return max(_numbers(files, "commits"), default=0)
+
+
+def fingerprint(files: Files, number: int) -> str:
+    """What sets a commit record apart from those of the same number in other logs, 16 hex digits;
+    empty where it is not there. It stays the same when the record is put into a segment.
+
+    Raises DamagedError, RunError and OSError as `commits`.
+    """
+    with closing(commits(files, number - 1)) as found:
+        for _, record in found:
+            return _name_of(record_format.canonical_line(commit_segments.kept(record)))
+    return ""
 
 
 def restore_newest(files: Files) -> str:

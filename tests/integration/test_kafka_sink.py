@@ -84,6 +84,8 @@ def test_a_writer_that_is_opened_learns_which_epoch_is_in(kafka: Broker) -> None
     first.write([], EpochMarker(5, 18))
     second = writer(kafka, "marked")
     assert second.open() == EpochMarker(5, 18)
+    second.mark(EpochMarker(5, 18, "here", 30, "fedcba9876543210"))
+    assert second.open() == EpochMarker(5, 18, "here", 30, "fedcba9876543210")
     assert writer(kafka, "marked", index=1).open() is None
     assert_read(kafka, "marked", [1, 2])
 

@@ -80,11 +80,15 @@ TIMED_OUT = "_TIMED_OUT"
 class EpochMarker:
     """The newest epoch of a query partition that is in the topic, and the commit record that named
     it; zeros where none is. `store` is the identity of the store that has it, empty before the
-    first start on one."""
+    first start on one. `read` is the number of a commit record up to which the topic has all that
+    the log names for the query partition, `record` the fingerprint of that one
+    (`commit_log.fingerprint`). Without them that is known up to `commit` alone."""
 
     epoch: int = 0
     commit: int = 0
     store: str = ""
+    read: int = 0
+    record: str = ""
 
 
 @dataclass(slots=True)
@@ -244,7 +248,7 @@ class TransactionalWriter:
         library = kafka_options.library()
         if marker is None:
             return library.TopicPartition(self.sink.topic, MARKED)
-        said = json.dumps({"version": 1, "commit": marker.commit, "store": marker.store})
+        said = _encoded(marker)
         return library.TopicPartition(self.sink.topic, MARKED, marker.epoch, metadata=said)
 
     def _read_marker(self, given: dict[str, Any]) -> EpochMarker | None:
@@ -435,11 +439,19 @@ def _unreached(where: str, why: str, remedy: str = "") -> SinkAwayError:
     )
 
 
+def _encoded(marker: EpochMarker) -> str:
+    """What a marker says beside its epoch. Version 1 had no `read` and `record` at first, and its
+    readers take no notice of them."""
+    read = {"read": marker.read, "record": marker.record} if marker.record else {}
+    return json.dumps({"version": 1, "commit": marker.commit, "store": marker.store, **read})
+
+
 def _decoded(where: str, epoch: int, metadata: str | None) -> EpochMarker:
     try:
         said = json.loads(metadata or "")
         if said["version"] == 1:
-            return EpochMarker(epoch, int(said["commit"]), str(said["store"]))
+            read, record = int(said.get("read", 0)), str(said.get("record", ""))
+            return EpochMarker(epoch, int(said["commit"]), str(said["store"]), read, record)
     except (ValueError, KeyError, TypeError):
         pass
     raise RunError(

@@ -6,6 +6,8 @@
 A commit record says what counts, whatever was lost, held back or run again before. So what is
 written is what readers of the store get: uncertain rows come with their checkpoint, and nothing is
 taken back. A writer that is opened learns from its marker which epoch is in, and goes on behind it.
+Now and then all markers are set again with how far the log has been read, so that the next opening
+does not begin with the last output of the quietest query partition.
 A sink that is away holds up no epoch; what is to be written lies in the store. Called by
 `driver_main`. Decided in docs/decisions/0048-sinks-follow-the-commit-log.md.
 """
@@ -37,6 +39,7 @@ from rekindle_spark.connectors.kafka_transactions import (
 from rekindle_spark.driver import driver_clock
 from rekindle_spark.store.store_retry import StoreRetry
 from rekindle_spark.user_code import dead_letter_sieve
+from rekindle_store import commit_log
 from rekindle_store.committed_files import NamedFile, OutputLog
 from rekindle_store.output_rows import OutputRows
 from rekindle_store.store_files import Files
@@ -45,6 +48,8 @@ RETRY_SECONDS = 1.0
 JOIN_SECONDS = 5.0
 # A broker keeps offsets of a group without members for seven days, by default.
 MARK_SECONDS = 6 * 3600.0
+# So many commit records are read within a second or two, which an opening then takes at most.
+MARK_RECORDS = 2_000
 # Query partitions of a sink that are written side by side.
 WRITERS_MAX = 16
 # Of what lies behind: so much goes into one transaction, but an epoch as a whole. A topic that
@@ -90,6 +95,25 @@ class TopicPosition:
 
     def __post_init__(self) -> None:
         self.is_confirmed = not self.marker.epoch
+
+    def begin(self, record: str) -> int:
+        """The number of the commit record behind which the log is to be read, where it has
+        `record` as the fingerprint of the one up to which the marker says that it was read.
+
+        With another one there this log is not the one that was read, as after a store was restored
+        from an older copy: then all behind the marker's own commit record counts.
+        """
+        if record and record == self.marker.record:
+            self.is_confirmed = True  # it was, before `read` was set
+            return self.marker.read
+        self.marker = replace(self.marker, read=0, record="")
+        return max(0, self.marker.commit - 1)  # that one may name later epochs too
+
+    def read_up_to(self, commit: int, record: str) -> EpochMarker:
+        """The marker, where all up to a commit record with this fingerprint is in the topic."""
+        if self.marker.read >= commit:
+            return self.marker
+        return replace(self.marker, read=commit, record=record)
 
     def due(self, files: Iterable[NamedFile]) -> list[NamedFile]:
         """Those of the files, in the order of the log, that are still to be written.
@@ -266,14 +290,16 @@ class SinkPublisher:
         self.patience.through(self.check_generation)  # an older driver is not to fence a newer one
         self._open()
         self.marked_at = 0.0
-        begin = min(one.marker.commit for one in self.written.values())
-        log = OutputLog(self.files, self.place.query, last=max(0, begin - 1))
+        marked = self._begin()
+        log = OutputLog(self.files, self.place.query, last=marked)
         rows = OutputRows(self.files, log.places)
         while not self.ended:
-            is_due = driver_clock.now() - self.marked_at > MARK_SECONDS
+            is_late = driver_clock.now() - self.marked_at > MARK_SECONDS
+            is_due = is_late or log.last - marked >= MARK_RECORDS
             # a store that is refused is not to make the right one strange to the topic
             if is_due and all(one.is_confirmed for one in self.written.values()):
-                self._mark()
+                self._mark(log.last)
+                marked = log.last
             if log.last >= self.newest:
                 self._caught_up(log.last)
                 continue
@@ -285,6 +311,18 @@ class SinkPublisher:
                     self._note_back()
             elif found is None:
                 self._wait(RETRY_SECONDS)  # the record is on its way into a segment
+
+    def _begin(self) -> int:
+        """The number of the commit record behind which the log is to be read: up to there each
+        query partition has all of its output in the topic."""
+        numbers = {one.marker.read for one in self.written.values()}
+        records = {number: self._fingerprint(number) for number in numbers}
+        return min(one.begin(records[one.marker.read]) for one in self.written.values())
+
+    def _fingerprint(self, number: int) -> str:
+        if not number:
+            return ""
+        return self.patience.through(partial(commit_log.fingerprint, self.files, number))
 
     def _look(self, log: OutputLog) -> list[NamedFile] | None:
         """The files that the next commit records name, once the store can be read."""
@@ -334,17 +372,16 @@ class SinkPublisher:
             )
         return marker or EpochMarker()
 
-    def _mark(self) -> None:
-        """Set all markers again: the broker forgets what is not set for days, and drivers of other
-        stores see by it who writes now."""
-        self._each(
-            {
-                index: partial(
-                    self.writers[index].mark, replace(one.marker, store=self.place.store)
-                )
-                for index, one in self.written.items()
-            }
-        )
+    def _mark(self, commit: int) -> None:
+        """Set all markers again, where all up to a commit record is written: the broker forgets
+        what is not set for days, drivers of other stores see by it who writes now, and the next
+        opening reads the log from there."""
+        record = self._fingerprint(commit)
+        work = dict[int, Callable[[], None]]()
+        for index, one in self.written.items():
+            marker = replace(one.read_up_to(commit, record), store=self.place.store)
+            work[index] = partial(self.writers[index].mark, marker)
+        self._each(work)
         self.marked_at = driver_clock.now()
 
     def _write(self, found: Sequence[NamedFile], rows: OutputRows) -> None:

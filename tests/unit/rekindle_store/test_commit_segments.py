@@ -229,6 +229,25 @@ def test_a_segment_of_a_version_to_come_is_refused_and_not_taken_for_damaged() -
     assert not isinstance(refused.value, DamagedError)
 
 
+def test_a_record_has_the_same_fingerprint_in_a_segment_and_no_other_record_has_it() -> None:
+    own, whole = MemoryFiles(), MemoryFiles()
+    for number, one in enumerate(COMMITS, 5):
+        own.content[f"commits/{number}.json"] = record_format.encode("commit", one)
+    lines = [record_format.encode("commit", one) for one in COMMITS]
+    whole.content[NAME] = gzip.compress(b"".join(lines))
+    logs = [
+        [commit_log.fingerprint(files, number) for number in range(5, 9)]
+        for files in (own, whole, stored())
+    ]
+    assert logs[0] == logs[1] == logs[2]
+    assert len({len(one) for one in logs[0]}) == 1
+    assert len(set(logs[0])) == len(COMMITS)
+    assert commit_log.fingerprint(own, 9) == commit_log.fingerprint(own, 4) == ""
+    later = {**COMMITS[0], "at": COMMITS[0]["at"] + 0.001}
+    own.content["commits/5.json"] = record_format.encode("commit", later)
+    assert commit_log.fingerprint(own, 5) != logs[0][0]
+
+
 @pytest.mark.parametrize("is_of_before", [False, True])
 def test_the_newest_record_gets_a_file_of_its_own_again(is_of_before: bool) -> None:
     files = stored()

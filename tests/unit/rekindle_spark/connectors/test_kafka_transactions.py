@@ -15,6 +15,8 @@ from rekindle_spark.connectors import kafka_options, kafka_transactions
 from rekindle_spark.connectors.kafka_sink import KafkaSink, SinkRecords
 from rekindle_spark.connectors.kafka_transactions import EpochMarker, TransactionalWriter
 
+GOLDEN = Path(__file__).parents[3] / "golden" / "markers"
+
 
 class StuckProducer:
     """Waits for a coordinator that never answers, as librdkafka does after a broker was away."""
@@ -211,6 +213,29 @@ def test_where_nobody_listens_the_client_itself_says_why(monkeypatch: pytest.Mon
     monkeypatch.setattr(kafka_transactions, "ASK_SECONDS_MAX", 0.5)
     with pytest.raises(SinkAwayError, match="Connection refused"):
         TransactionalWriter(KafkaSink("127.0.0.1:1", "topic"), "topic", "name-0", 0).open()
+
+
+@pytest.mark.parametrize(
+    ("name", "marker"),
+    [
+        ("before-read", EpochMarker(17, 4711, "0123456789abcdef")),
+        ("version-1", EpochMarker(17, 4711, "0123456789abcdef", 90_210, "fedcba9876543210")),
+    ],
+)
+def test_a_marker_is_read_as_it_was_once_set_and_set_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, name: str, marker: EpochMarker
+) -> None:
+    metadata = (GOLDEN / f"{name}.json").read_text()
+    made = SimpleNamespace(TopicPartition=lambda *at, metadata="": (*at, metadata))
+    monkeypatch.setattr(kafka_options, "library", lambda: made)
+    assert kafka_transactions._decoded("topic", 17, metadata) == marker
+    assert writer(StuckProducer())._place(marker) == ("topic", 0, 17, metadata)
+
+
+@pytest.mark.parametrize("metadata", [None, "", "{}", '{"version": 2, "commit": 1, "store": ""}'])
+def test_a_marker_of_another_version_is_refused(metadata: str | None) -> None:
+    with pytest.raises(RunError, match="has a marker that this version has not written"):
+        kafka_transactions._decoded("topic", 17, metadata)
 
 
 class GroupConsumer:

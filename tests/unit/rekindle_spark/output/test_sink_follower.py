@@ -1,6 +1,8 @@
-"""A publisher that follows a commit log: what a topic has once a sink was away, or fenced."""
+"""A publisher that follows a commit log: from where it reads, and what a topic has in the end."""
 
 import errno
+import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -363,6 +365,121 @@ def test_output_that_was_compacted_meanwhile_is_written_too(
         numbers = [number for *_, table in committed for number in table["n"].to_pylist()]
         assert topic.values == [b'{"n":%d}' % number for number in numbers]
         assert topic.marker == EpochMarker(committed[-1][1], committed[-1][2], "here")
+
+
+@dataclass
+class Quiet:
+    """A store with a topic for each query partition, the first of which has output in the first
+    commit record alone. `looks` are the records behind which each look at the log began."""
+
+    place: Path
+    topics: list[Topic] = field(default_factory=lambda: [Topic(), Topic()])
+    looks: list[int] = field(default_factory=list)
+    store: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = Writer(self.place, ("hourly", "busiest"))
+
+    def commit(self, count: int, query: str = "hourly", index: int = 1) -> None:
+        """Go on by so many commit records, each with an epoch of a query partition."""
+        for _ in range(count):
+            epoch = self.store.store.commits + 1
+            self.store.commit(self.store.put(query, index, epoch, rows(epoch).select(["n"])))
+
+    def follow(self) -> None:
+        """A driver follows the log to its end."""
+        place = SinkIdentity("hourly", "name", len(self.topics), 0, store="here")
+        sink, files = KafkaSink("b:9092", "topic"), store_files.at(self.place)
+        self.looks.clear()
+        publisher = SinkPublisher(sink, place, files, lambda: None, lambda *_: None)
+        World(self.store, self.topics[0], [], publisher).until_done()
+
+    def numbers(self) -> list[list[int]]:
+        """What the topics have."""
+        return [[json.loads(value or "")["n"] for value in one.values] for one in self.topics]
+
+
+@pytest.fixture
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quiet:
+    """It has one commit record. Two are read at a time, and markers are set after each four."""
+    made, look = Quiet(tmp_path / "store"), OutputLog.look
+
+    def noted(log: OutputLog) -> list[NamedFile] | None:
+        made.looks.append(log.last)
+        return look(log)
+
+    monkeypatch.setattr(OutputLog, "look", noted)
+    monkeypatch.setattr(SinkIdentity, "writer", lambda _self, _sink, index: made.topics[index])
+    monkeypatch.setattr(sink_publishing, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(sink_publishing, "MARK_RECORDS", 4)
+    monkeypatch.setattr(committed_files, "RECORDS_MAX", 2)
+    made.commit(1, index=0)
+    return made
+
+
+def test_a_start_does_not_read_the_log_from_the_quietest_query_partitions_output_on(
+    quiet: Quiet,
+) -> None:
+    quiet.commit(9)
+    quiet.follow()
+    quiet.commit(3)
+    quiet.follow()
+    assert quiet.looks[0] == 8
+    quiet.topics[1].writing = [AWAY]  # and so does a writer that is opened again in a run
+    quiet.commit(2)
+    quiet.follow()
+    assert (min(quiet.looks), quiet.topics[0].opened) == (10, 4)
+    assert quiet.numbers() == [[1], list(range(2, 16))]
+
+
+def test_a_query_partition_that_never_had_output_makes_one_start_read_the_whole_log(
+    quiet: Quiet,
+) -> None:
+    quiet.commit(8)
+    quiet.follow()
+    quiet.topics.append(Topic())
+    for begin in (0, 10):
+        quiet.commit(1)
+        quiet.follow()
+        assert quiet.looks[0] == begin
+    quiet.commit(1, index=2)
+    quiet.follow()
+    assert quiet.numbers() == [[1], list(range(2, 12)), [12]]
+
+
+@pytest.mark.parametrize("others", [1, 8])
+def test_a_store_restored_from_an_older_copy_is_not_taken_for_the_one_that_was_read(
+    quiet: Quiet, tmp_path: Path, others: int
+) -> None:
+    """The newer one had no output of the query since. The record up to which it was read is not
+    there, or is another one."""
+    quiet.commit(3, "busiest")
+    shutil.copytree(tmp_path / "store", tmp_path / "older")
+    quiet.commit(4, "busiest")
+    quiet.follow()
+    marker = quiet.topics[0].marker
+    assert marker is not None
+    assert marker.read == 8
+    older = replace(quiet, place=tmp_path / "older")
+    older.commit(1, index=0)
+    older.commit(others, "busiest")
+    older.follow()
+    assert older.looks[0] == 0
+    assert older.numbers() == [[1, 6], []], "its record 5 is that of the driver's start"
+
+
+def test_a_marker_of_the_version_before_is_gone_on_from_and_says_more_from_then_on(
+    quiet: Quiet,
+) -> None:
+    quiet.commit(8)
+    quiet.topics[0].marker, quiet.topics[1].marker = (
+        EpochMarker(1, 1, "here"),
+        EpochMarker(4, 4, "here"),
+    )
+    for begin in (0, 8):
+        quiet.follow()
+        assert quiet.looks[0] == begin
+    assert quiet.numbers() == [[], list(range(5, 10))]
 
 
 def test_work_side_by_side_is_all_done_and_the_worst_is_raised() -> None:
