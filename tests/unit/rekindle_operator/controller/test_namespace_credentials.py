@@ -178,6 +178,17 @@ def test_a_secret_is_looked_at_again_after_a_while_and_for_each_new_driver(world
     assert world.rights.secured == [(FLIGHTS, "driver-1"), (FLIGHTS, "driver-2")]
 
 
+def test_only_another_driver_has_them_looked_at_at_once(world: World) -> None:
+    woken = world.tended._woken
+    for uid, wakes in (("one", True), ("one", False), ("two", True), (None, True), (None, False)):
+        world.drivers.clear()
+        if uid is not None:
+            world.drivers[FLIGHTS] = uid
+        woken.clear()
+        world.tended.note([FLIGHTS], policies=False)
+        assert woken.is_set() is wakes, uid
+
+
 def test_a_driver_without_a_policy_has_its_records_all_the_same(world: World) -> None:
     world.drivers[FLIGHTS] = "driver-1"
     world.turn(0.0, FLIGHTS)

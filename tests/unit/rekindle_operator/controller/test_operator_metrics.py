@@ -92,7 +92,7 @@ def test_outlooks_are_shown_as_they_are_now_and_of_no_application_that_is_gone()
     shown = ShownOutlooks(figures.stopped_by_loss)
     first, second = Place("one", "app"), Place("two", "app")
     stays = DomainLossForecast({"zone-1": 0.5})
-    steps = [
+    steps: list[dict[Place, DomainLossForecast | None]] = [
         {first: DomainLossForecast({"zone-1": 0.75, "zone-2": 0.25}), second: stays},
         {first: DomainLossForecast({"zone-2": 1.0}), second: stays},
         {first: None, second: stays},
