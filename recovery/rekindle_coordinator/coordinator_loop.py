@@ -33,6 +33,9 @@ from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
 TURN_SECONDS_MAX = 1.0
 PROVIDER_SECONDS = 0.25
+# After a loss of a thousand nodes it takes long to ask, and plans are to be made meanwhile: asking
+# takes one part in four of the time, and is never put off for longer than this.
+PROVIDER_PAUSE_FACTOR, PROVIDER_SECONDS_MAX = 3.0, 2.0
 RETRY_SECONDS = 1.0
 STOPPED_SECONDS = 10.0
 FIRST_ANSWER = "the coordination store answers."
@@ -85,7 +88,7 @@ class CoordinatorLoop:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stirred: threading.Event = field(default_factory=threading.Event)
     _newest: float = 0.0
-    _provider_asked_at: float = 0.0
+    _provider_due_at: float = 0.0
     _retry_at: float = 0.0
     _reached: bool = False
     _had_store: bool = False
@@ -274,11 +277,16 @@ class CoordinatorLoop:
     def _ask_around(self) -> None:
         """Ask the provider what is otherwise than before; one that does not know is asked about
         each application."""
-        due = time.monotonic() - self._provider_asked_at > PROVIDER_SECONDS
-        if self.provider is None or not due:
+        began = time.monotonic()
+        if self.provider is None or began < self._provider_due_at:
             return
-        self._provider_asked_at = time.monotonic()
-        places = self._news_of(self.provider)
+        self._take_up(self.provider)
+        now = time.monotonic()
+        pause = min(PROVIDER_PAUSE_FACTOR * (now - began), PROVIDER_SECONDS_MAX)
+        self._provider_due_at = now + max(pause, PROVIDER_SECONDS)
+
+    def _take_up(self, provider: NodeProvider) -> None:
+        places = self._news_of(provider)
         for place in self.desks if places is None else places:
             desk = self.desks.get(place)
             if desk is None or not self.leading:

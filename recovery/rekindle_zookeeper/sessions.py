@@ -82,6 +82,9 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         """Those of the files that can be read or written, within `timeout` seconds. One that is
         broken can be both: reading or writing it tells why."""
         del exceptional
+        held = [file for file in readers if _holds_data(file)]
+        if held and not writers:
+            return held, [], []
         wanted: dict[int, int] = {}
         for files, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
             for file in files:
@@ -89,14 +92,13 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         poll = select.poll()
         for number, events in wanted.items():
             poll.register(number, events)
-        held = {file.fileno() for file in readers if _holds_data(file)}
         wait = 0 if held else timeout
         ready = dict(poll.poll(None if wait is None else wait * 1_000))
         return (
             [
                 file
                 for file in readers
-                if file.fileno() in held or ready.get(file.fileno(), 0) & ~select.POLLOUT
+                if file in held or ready.get(file.fileno(), 0) & ~select.POLLOUT
             ],
             [file for file in writers if ready.get(file.fileno(), 0) & ~select.POLLIN],
             [],

@@ -88,6 +88,8 @@ class NamespaceCredentials:
     _identities: dict[str, str] = field(default_factory=dict)
     _steps: dict[str, _Step] = field(default_factory=dict)
     _said: dict[str, str] = field(default_factory=dict)
+    _due_at: float = 0.0
+    _looked_by: str = ""
     _woken: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ending: bool = False
@@ -126,20 +128,26 @@ class NamespaceCredentials:
 
     def _run(self) -> None:
         while not self._ending:
-            self._woken.wait(PAUSE_SECONDS)
+            woken = self._woken.wait(PAUSE_SECONDS)
             self._woken.clear()
             if not self.acts():
                 self._forget()
-            elif self.connection.reachable:
+            elif self.connection.reachable and (woken or self._is_due(time.monotonic())):
                 try:
                     self.turn(time.monotonic())
                 except Exception as error:  # a bug of ours must not end what all namespaces need
                     self._note("turn", f"{type(error).__name__}: {error}")
 
+    def _is_due(self, now: float) -> bool:
+        """Whether a turn has anything to do that nobody wakes it for: to look through a thousand
+        applications each second takes a few hundredths of a core."""
+        return now >= self._due_at or self._known_authorities() != self._looked_by
+
     def _forget(self) -> None:
         """Another one acts: what it does is looked at again once it does no more."""
         if self._steps:
             self._steps.clear()
+            self._due_at = 0.0
             self._identities.clear()
             self.namespaces.forget()
 
@@ -148,13 +156,14 @@ class NamespaceCredentials:
         with self._lock:
             drivers = dict(self._drivers)
             wanted = self._wanted | {place.namespace for place in drivers}
+        self._due_at = now + RETRY_SECONDS  # unless the turn ends
         lock = partial(self.namespaces.lock, root=self.settings.lock_root)
         if not self._keep("store", "", lock, now):
             return
         uids: dict[str, list[str]] = {namespace: [] for namespace in sorted(wanted)}
         for place, uid in drivers.items():
             uids[place.namespace].append(uid)
-        authorities = self._known_authorities()
+        authorities = self._looked_by = self._known_authorities()
         for namespace, found in uids.items():
             # A Secret that is not there keeps a driver from starting: looked at for each new one.
             issue = partial(self._issue, namespace)
@@ -175,6 +184,7 @@ class NamespaceCredentials:
         for kept in (self._steps, self._said):  # namespaces come and go for months
             for what in kept.keys() - known:
                 del kept[what]
+        self._due_at = min(step.due for step in self._steps.values())
 
     def _keep(
         self,

@@ -137,7 +137,7 @@ class Coordinator:
         """Step until nothing more is to be done."""
         for _ in range(TURNS_MAX):
             # the shell asks its provider, and a store that was away, only so often
-            self.shell._provider_asked_at = self.shell._retry_at = 0.0
+            self.shell._provider_due_at = self.shell._retry_at = 0.0
             self.shell.step()
             if not self.shell._news and not len(self.shell.turns) and not self.shell._listing:
                 return

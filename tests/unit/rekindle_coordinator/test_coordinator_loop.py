@@ -1,5 +1,7 @@
 """The coordinator's shell over all applications: woken, timed, never stopped by one of them."""
 
+import time
+
 import msgspec
 import pytest
 from shell_world import Provider, World, settled
@@ -385,6 +387,29 @@ def test_a_provider_whose_news_fail_ends_nothing_and_is_said_once(
     (line,) = coordinator.lines("provider-failed")
     assert "KeyError: 'spec'" in line["text"]
     assert world.directives(world.member, DropOrder)  # each application is asked about
+
+
+def test_a_provider_that_takes_long_leaves_most_of_the_time_to_plans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, provider = World(applications=10), Provider()
+    coordinator = settled(world, provider)
+    moment, asked = time.monotonic() + 100.0, list[float]()
+
+    def news() -> None:
+        nonlocal moment
+        asked.append(moment)
+        moment += 0.4
+
+    monkeypatch.setattr(provider, "news", news)
+    monkeypatch.setattr(time, "monotonic", lambda: moment)
+    for member in world.fleet.members:
+        world.lose(member, 0)
+    for _ in range(40):
+        coordinator.shell.step()
+        moment += 0.05
+    assert len(coordinator.lines("plan")) == 10
+    assert len(asked) == 2, "asked for 0.4 s, it is left alone for 1.2 s"
 
 
 def _sent(world: World) -> list[int]:
