@@ -33,9 +33,9 @@ from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
 TURN_SECONDS_MAX = 1.0
 PROVIDER_SECONDS = 0.25
-# After a loss of a thousand nodes it takes long to ask, and plans are to be made meanwhile: asking
-# takes one part in four of the time, and is never put off for longer than this.
-PROVIDER_PAUSE_FACTOR, PROVIDER_SECONDS_MAX = 3.0, 2.0
+# After a loss of a thousand nodes it takes long to ask, and plans are to be made meanwhile: as much
+# time is left to them, but asking is never put off for longer than this.
+PROVIDER_SECONDS_MAX = 0.5
 RETRY_SECONDS = 1.0
 STOPPED_SECONDS = 10.0
 FIRST_ANSWER = "the coordination store answers."
@@ -282,7 +282,7 @@ class CoordinatorLoop:
             return
         self._take_up(self.provider)
         now = time.monotonic()
-        pause = min(PROVIDER_PAUSE_FACTOR * (now - began), PROVIDER_SECONDS_MAX)
+        pause = min(now - began, PROVIDER_SECONDS_MAX)
         self._provider_due_at = now + max(pause, PROVIDER_SECONDS)
 
     def _take_up(self, provider: NodeProvider) -> None:
