@@ -566,13 +566,7 @@ class ApplicationRecovery:
             number = story.spec.incident
             order = NodeRequestOrder("nodes", reason, story.nodes_asked)
             yield NodeDemand(
-                incident=NodeIncident(
-                    namespace=place.namespace,
-                    application=place.application,
-                    number=number,
-                    recovery=name,
-                    uid=recovery.metadata.uid,
-                ),
+                incident=NodeIncident.of(place, recovery),
                 class_name=class_.metadata.name,
                 limits=limits_of(held, class_.spec),
                 requests={f"{number}-1": order} if story.nodes_asked else {},

@@ -502,13 +502,7 @@ class Effects:
         if application_.executors and case.requests:
             self._measure(place, application_.executors[0])
         demand = NodeDemand(
-            incident=NodeIncident(
-                namespace=place.namespace,
-                application=place.application,
-                number=incident.number,
-                recovery=recovery.metadata.name,
-                uid=recovery.metadata.uid,
-            ),
+            incident=NodeIncident.of(place, recovery),
             class_name=class_.metadata.name,
             limits=limits_of(held, class_.spec),
             requests=dict(case.requests),
