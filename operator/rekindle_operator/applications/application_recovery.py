@@ -97,7 +97,7 @@ class ApplicationRecovery:
     _writer: ApplicationWriter = field(init=False)
     _room: ClusterRoom = field(init=False)
     _stories: dict[Place, OpenStory] = field(default_factory=dict)
-    _sizes: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    _samples: dict[Place, tuple[PodSeen, ...]] = field(default_factory=dict)
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
@@ -181,7 +181,7 @@ class ApplicationRecovery:
     def _forget_gone(self) -> None:
         """Keep nothing of applications that are gone, nor of ends that are seen by now."""
         self._there = self.known.registry.places()
-        self._sizes = {place: it for place, it in self._sizes.items() if place in self._there}
+        self._samples = {place: it for place, it in self._samples.items() if place in self._there}
         self._ended = {ended for ended in self._ended if not self._is_settled(*ended)}
 
     def _is_settled(self, place: Place, incident: int) -> bool:
@@ -290,12 +290,12 @@ class ApplicationRecovery:
                 float(priorities.get(called, PRIORITY)),
                 {name for name in application.all_nodes if name in lost or name not in nodes},
                 self._lifted,
-                self._sizes.get(place, (0, 0)),
+                self._samples.get(place, ()),
                 () if story is None else story.leaving or (),
                 time.time() - application_incident.NODE_SECONDS_MAX,
                 self._notices,
             )
-            self._sizes[place] = found.driver_millis, found.executor_millis
+            self._samples[place] = found.samples
             yield place, found
 
     def _begin(
