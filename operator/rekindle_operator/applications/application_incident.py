@@ -93,10 +93,10 @@ class ApplicationLook:
     """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
     node yet; `placed` executors have one. Executors that are `leaving` make room for another
     application, and count no more. `lost` are its nodes that are lost (name -> whether its driver
-    was there), `announced` those that are announced to go, and `going` is what it has there.
-    `samples` are the largest driver and executor that were seen: others like these may be made. For
-    further executors that were made before `since` (seconds since 1970) no node is awaited any
-    more."""
+    was there), `announced` those that are announced to go, and `going` is what it has there. `gone`
+    are its lost nodes, and those that went together with its pods there. `samples` are the largest
+    driver and executor that were seen: others like these may be made. For further executors that
+    were made before `since` (seconds since 1970) no node is awaited any more."""
 
     application: MatchedApplication
     need: ApplicationNeed
@@ -109,6 +109,7 @@ class ApplicationLook:
     lost: Mapping[str, bool] = field(default_factory=dict)
     announced: Mapping[str, LossNotice] = field(default_factory=dict)
     going: tuple[PodSeen, ...] = ()
+    gone: frozenset[str] = frozenset()
     samples: tuple[PodSeen, ...] = ()
     since: float = 0.0
 
@@ -192,7 +193,8 @@ class ApplicationLook:
 class OpenStory:
     """The Recovery of an application while it lasts. `displaced` is in its status once that is
     written, and no executor is deleted before; `leaving` are then the UIDs of those that go.
-    `calm_since`, `silent_since` and `lacking_since` are of `time.monotonic`."""
+    `calm_since`, `silent_since` and `lacking_since` are of `time.monotonic`. `nodes` are those of
+    its pods at the last look, and `gone` those that were lost then; it had so many `losses`."""
 
     policy: str
     spec: RecoverySpec
@@ -203,6 +205,13 @@ class OpenStory:
     silent_since: float | None = None
     lacking_since: float | None = None
     nodes_asked: int = 0
+    nodes: frozenset[str] = frozenset()
+    gone: frozenset[str] = field(init=False)
+    losses: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gone = frozenset(row.name for row in self.status.lost_nodes)
+        self.losses = self.status.lost_nodes_total
 
     @property
     def has_losses(self) -> bool:
@@ -282,6 +291,7 @@ def look_at(
         lost=lost,
         announced={pod.node: notices[pod.node] for pod in going},
         going=going,
+        gone=frozenset(lost) | (frozenset(lost_nodes) - application.all_nodes),
         samples=tuple(_samples(pods, tuple(samples))),
         since=since,
     )
@@ -321,6 +331,15 @@ def note_lacking(
     for place, story in open_.items():
         lacks = looks[place].lacks_pods
         story.lacking_since = (story.lacking_since or now) if lacks else None
+
+
+def note_losses(looks: Mapping[Place, ApplicationLook], open_: Mapping[Place, OpenStory]) -> None:
+    """Count the nodes that were lost since the look before; one that comes again under its name and
+    is lost again counts again."""
+    for place, story in open_.items():
+        look = looks[place]
+        story.losses += len(look.gone - story.gone)
+        story.gone, story.nodes = look.gone, look.application.all_nodes
 
 
 def may_leave(look: ApplicationLook) -> frozenset[str]:
@@ -407,7 +426,6 @@ def tell(
         started_at=before.started_at or at,
         ended_at=at if back else None,
         lost_nodes=lost,
-        lost_nodes_total=len(lost),
         announced_nodes=_announced(before.announced_nodes, look, scene, lost),
         displaced=displaced,
         pods_back_at=None if unharmed else pods_back,

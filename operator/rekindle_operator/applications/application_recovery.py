@@ -284,11 +284,12 @@ class ApplicationRecovery:
             if application_incident.end_of(application, time.time()) is not None:
                 continue
             called, story = place.application, self._stories.get(place)
+            its_nodes = application.all_nodes | (story.nodes if story else frozenset())
             found = application_incident.look_at(
                 application,
                 needs.get(called, ApplicationNeed(called)),
                 float(priorities.get(called, PRIORITY)),
-                {name for name in application.all_nodes if name in lost or name not in nodes},
+                {name for name in its_nodes if name in lost or name not in nodes},
                 self._lifted,
                 self._samples.get(place, ()),
                 () if story is None else story.leaving or (),
@@ -546,7 +547,9 @@ class ApplicationRecovery:
             made, (item.application for item in ordered), node_millis
         )
         instead = self._room.replacements(made, by_priority, self._notices)
-        class_ = self.known.classes[policy.spec.class_name]
+        class_, now = self.known.classes[policy.spec.class_name], time.time()
+        told = (one for at in ordered for one in self.known.recoveries.get(at, {}).values())
+        losses = wanted_nodes.losses((story.status for story in open_.values()), told)
         for place in ordered:
             story, name = open_.get(place), place.application
             if story is None:
@@ -562,7 +565,7 @@ class ApplicationRecovery:
             executors = [pod for pod in (*look.waiting, *look.going) if pod.role == "executor"]
             if executors:
                 self.measure(place, executors[0])
-            story.nodes_asked = max(story.nodes_asked, count)
+            wanted_nodes.ask(story, count, losses, now)
             number = story.spec.incident
             order = NodeRequestOrder("nodes", reason, story.nodes_asked)
             yield NodeDemand(
@@ -582,6 +585,7 @@ class ApplicationRecovery:
         scene: IncidentNow,
         kept: int,
     ) -> None:
+        application_incident.note_losses(looks, open_)
         for place, story in open_.items():
             self._tell(place, story, looks[place], scene, kept)
             if story.status.has_ended:
@@ -651,7 +655,7 @@ class ApplicationRecovery:
             is_given_up=story.is_given_up(now),
         )
         requests = self.rows(place).get(story.spec.incident, story.status.requests)
-        after = msgspec.structs.replace(after, requests=requests)
+        after = msgspec.structs.replace(after, requests=requests, lost_nodes_total=story.losses)
         if after != story.status:
             story.status = after
             errand = partial(self._write, place, story.spec, after, kept)

@@ -4,18 +4,28 @@
                                  ──► else the pods of one application, without their gates
     nodes that will go           ──► nodes in their place
 
+An application asks for as many nodes as it lacks, beside those that have come. Where that is more
+than it ever lacked at once, it asks for no more than were lost in the incident: an executor that
+ends again and again, or nodes that are of no use, would get ever more. All of that follows from
+Recoveries, so another operator asks for the same.
+
 Pure; `application_recovery` and `cluster_room` call it.
 """
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle.protocol.store_paths import Place
+from rekindle_operator.api.recovery_resource import NodeRequest, Recovery, RecoveryStatus
 from rekindle_operator.applications.application_incident import ApplicationLook, OpenStory, ordered
 from rekindle_operator.applications.application_plan import ApplicationPlan, upstream
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning.node_demand import PENDING_PODS
+
+# A node has come when it is Ready. It may have a taint for some seconds yet, as of its network.
+USED_SECONDS: Final = 30.0
 
 
 def replacements(
@@ -54,6 +64,38 @@ def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) 
             wanted = -(-total // node_millis)
             found[name], nodes = wanted - nodes, wanted
     return {name: count for name, count in found.items() if count}
+
+
+def losses(open_: Iterable[RecoveryStatus], recoveries: Iterable[Recovery]) -> int:
+    """How many nodes were lost or announced to go in an incident, by all Recoveries that were open
+    in it. A node whose notice was withdrawn counts: the one that has come for it may be in use."""
+    found = [*open_]
+    began_at = min((status.started_at for status in found if status.started_at), default=None)
+    for item in recoveries:
+        ended_at = item.status.ended_at
+        if ended_at is not None and began_at is not None and ended_at >= began_at:
+            found.append(item.status)
+    return sum(map(_harm, found))
+
+
+def _harm(status: RecoveryStatus) -> int:
+    lost = {row.name for row in status.lost_nodes}
+    announced = sum(row.name not in lost for row in status.announced_nodes)
+    return status.lost_nodes_total + announced
+
+
+def ask(story: OpenStory, count: int, lost: int, now: float) -> None:
+    """Enter how many nodes are lacking at this moment (seconds since 1970), where so many were
+    `lost`. Nodes that have come are in use by then, so others are asked for beside them: nodes may
+    be lost one after the other, or Spark may make their pods one after the other."""
+    got = sum(item.count for item in story.status.requests if _is_got(item, now))
+    story.nodes_asked = max(story.nodes_asked, count, min(got + count, lost))
+
+
+def _is_got(request: NodeRequest, now: float) -> bool:
+    """Whether nodes of a request have come, and the plan has had the time to use them."""
+    came_at = request.ended_at if request.outcome == "Arrived" else None
+    return came_at is not None and came_at.timestamp() <= now - USED_SECONDS
 
 
 def seen_by_autoscalers(
