@@ -547,6 +547,7 @@ class ApplicationRecovery:
             made, (item.application for item in ordered), node_millis
         )
         instead = self._room.replacements(made, by_priority, self._notices)
+        lacking = wanted_nodes.lacking(ordered, (counts, instead), open_)
         class_, now = self.known.classes[policy.spec.class_name], time.time()
         told = (one for at in ordered for one in self.known.recoveries.get(at, {}).values())
         losses = wanted_nodes.losses((story.status for story in open_.values()), told)
@@ -556,7 +557,6 @@ class ApplicationRecovery:
                 continue
             waits = bool(counts.get(name)) or story.has_losses
             reason = Reason.NO_CAPACITY if waits else Reason.LOSS_ANNOUNCED
-            count = counts.get(name, 0) + instead.get(name, 0)
             name = recovery_name(story.spec.application, story.spec.incident)
             recovery = self.known.recoveries.get(place, {}).get(name)
             if recovery is None:
@@ -565,7 +565,7 @@ class ApplicationRecovery:
             executors = [pod for pod in (*look.waiting, *look.going) if pod.role == "executor"]
             if executors:
                 self.measure(place, executors[0])
-            wanted_nodes.ask(story, count, losses, now)
+            wanted_nodes.ask(story, lacking[place], losses, now)
             number = story.spec.incident
             order = NodeRequestOrder("nodes", reason, story.nodes_asked)
             yield NodeDemand(
@@ -574,7 +574,7 @@ class ApplicationRecovery:
                 limits=limits_of(held, class_.spec),
                 requests={f"{number}-1": order} if story.nodes_asked else {},
                 domain_keys=held.failure_domain_keys,
-                missing=count,
+                missing=lacking[place],
                 executor=self.shape(place),
             )
 

@@ -66,6 +66,24 @@ def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) 
     return {name: count for name, count in found.items() if count}
 
 
+def lacking(
+    order: Iterable[Place], wanted: Iterable[Mapping[str, int]], open_: Mapping[Place, OpenStory]
+) -> dict[Place, int]:
+    """How many nodes applications lack, the most important first: what is `wanted` (each by name),
+    less the nodes that are on their way for others and that those need no more."""
+    summands = [*wanted]
+    found = {place: sum(item.get(place.application, 0) for item in summands) for place in order}
+    coming = {
+        place: _nodes(item for item in story.status.requests if item.outcome == "Pending")
+        for place, story in open_.items()
+    }
+    spare = sum(max(0, count - found.get(place, 0)) for place, count in coming.items())
+    for place, count in found.items():
+        taken = min(spare, max(0, count - coming.get(place, 0)))
+        found[place], spare = count - taken, spare - taken
+    return found
+
+
 def losses(open_: Iterable[RecoveryStatus], recoveries: Iterable[Recovery]) -> int:
     """How many nodes were lost or announced to go in an incident, by all Recoveries that were open
     in it. A node whose notice was withdrawn counts: the one that has come for it may be in use."""
@@ -88,7 +106,7 @@ def ask(story: OpenStory, count: int, lost: int, now: float) -> None:
     """Enter how many nodes are lacking at this moment (seconds since 1970), where so many were
     `lost`. Nodes that have come are in use by then, so others are asked for beside them: nodes may
     be lost one after the other, or Spark may make their pods one after the other."""
-    got = sum(item.count for item in story.status.requests if _is_got(item, now))
+    got = _nodes(item for item in story.status.requests if _is_got(item, now))
     story.nodes_asked = max(story.nodes_asked, count, min(got + count, lost))
 
 
@@ -96,6 +114,10 @@ def _is_got(request: NodeRequest, now: float) -> bool:
     """Whether nodes of a request have come, and the plan has had the time to use them."""
     came_at = request.ended_at if request.outcome == "Arrived" else None
     return came_at is not None and came_at.timestamp() <= now - USED_SECONDS
+
+
+def _nodes(requests: Iterable[NodeRequest]) -> int:
+    return sum(item.count for item in requests)
 
 
 def seen_by_autoscalers(

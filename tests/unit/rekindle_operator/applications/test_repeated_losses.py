@@ -10,6 +10,7 @@ from karpenter_world import KarpenterWorld
 from operator_world import tell
 
 from rekindle_operator.applications import application_incident, wanted_nodes
+from rekindle_operator.applications.stream_progress import CatchUp
 
 
 @pytest.fixture
@@ -201,6 +202,24 @@ def test_a_node_that_has_come_and_has_a_taint_for_a_moment_is_not_requested_agai
     world.place("high", "c")
     world.turn(wanted_nodes.USED_SECONDS)
     assert world.requested == 1
+
+
+def test_a_node_that_a_more_important_application_has_taken_is_not_requested_again(
+    made: Callable[..., Any],
+) -> None:
+    world: KarpenterWorld = made(KarpenterWorld)
+    world.progress.said["high"] = CatchUp(None, "It is behind.")
+    both(world)
+    world.come("c", "low")
+    world.place("high", "c")
+    world.turn(wanted_nodes.USED_SECONDS)
+    assert world.requested == 2, "the other one is for the less important one"
+    world.lose_executor("high", "c", 2)
+    assert world.requested == 3
+    for node, name in (("d", "high"), ("e", "low")):
+        world.come(node)
+        world.place(name, node)
+    assert world.requested == 3
 
 
 def test_a_node_that_is_withdrawn_as_an_application_is_back_is_requested_for_another_one(
