@@ -576,6 +576,8 @@ class ApplicationRecovery:
                 domain_keys=held.failure_domain_keys,
                 missing=lacking[place],
                 executor=self.shape(place),
+                # a Recovery has the newest requests alone
+                held=number not in self.rows(place) and bool(story.status.requests),
             )
 
     def _tell_all(

@@ -106,8 +106,10 @@ def ask(story: OpenStory, count: int, lost: int, now: float) -> None:
     """Enter how many nodes are lacking at this moment (seconds since 1970), where so many were
     `lost`. Nodes that have come are in use by then, so others are asked for beside them: nodes may
     be lost one after the other, or Spark may make their pods one after the other."""
-    got = _nodes(item for item in story.status.requests if _is_got(item, now))
-    story.nodes_asked = max(story.nodes_asked, count, min(got + count, lost))
+    requests = story.status.requests
+    got = _nodes(item for item in requests if _is_got(item, now))
+    wanted = _nodes(item for item in requests if item.outcome in ("Pending", "Arrived"))
+    story.nodes_asked = max(story.nodes_asked, wanted, count, min(got + count, lost))
 
 
 def _is_got(request: NodeRequest, now: float) -> bool:

@@ -442,6 +442,7 @@ class Effects:
         self.judge.forget_decisions()
         self.whole.forget()
         self._demands.clear()
+        self._rows.clear()
         self.contacts.forget_answers()
 
     def _look_at(self, place: Place) -> None:

@@ -9,6 +9,7 @@ from gated_world import GATE, executor
 from karpenter_world import KarpenterWorld
 from operator_world import tell
 
+from rekindle_operator.api import recovery_resource
 from rekindle_operator.applications import application_incident, wanted_nodes
 from rekindle_operator.applications.stream_progress import CatchUp
 
@@ -269,6 +270,33 @@ def test_another_operator_requests_no_more_and_no_less(
             world.turn()
         assert requested <= world.requested <= number // 4 + 1
     assert all("status" in claim for claim in world.claims.all("NodeClaim"))
+
+
+@pytest.mark.parametrize("told_max", [2, 1], ids=["all", "the newest"])
+def test_another_operator_leaves_nodes_that_are_on_their_way(
+    made: Callable[..., Any], told_max: int
+) -> None:
+    """A Recovery has the newest requests, the notes of the provider have them all."""
+    world: KarpenterWorld = made(KarpenterWorld)
+    nodes(world, "n2", "n3")
+    world.lose("n2", "n3")
+    world.turn()
+    for number in (2, 3):
+        world.forget(executor("high", number))
+        world.wait("high", number + 10, GATE)
+    world.turn()
+    world.come("c")
+    world.place("high", "c")
+    for body in world.recoveries.values():
+        body["status"]["requests"] = body["status"]["requests"][-told_max:]
+        world.known.see_recovery(recovery_resource.from_object(body))
+    world.another_begins()
+    for _ in range(3):
+        world.turn()
+    assert [row["outcome"] for row in world.story("high")["requests"]] == ["Arrived", "Pending"]
+    world.come("d")
+    world.place("high", "d")
+    assert world.requested == 2
 
 
 def test_a_recovery_counts_each_loss(lossy: Callable[..., KarpenterWorld]) -> None:
