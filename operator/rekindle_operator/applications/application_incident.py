@@ -93,9 +93,10 @@ class ApplicationLook:
     """An application as it is now. `waiting` pods are at the gate; `pending` may run and have no
     node yet; `placed` executors have one. Executors that are `leaving` make room for another
     application, and count no more. `lost` are its nodes that are lost (name -> whether its driver
-    was there), `announced` those that are announced to go, and `going` is what it has there. Sizes,
-    in thousandths of a core, are those of pods that were seen. For further executors that were made
-    before `since` (seconds since 1970) no node is awaited any more."""
+    was there), `announced` those that are announced to go, and `going` is what it has there. `gone`
+    are its lost nodes, and those that went together with its pods there. `samples` are the largest
+    driver and executor that were seen: others like these may be made. For further executors that
+    were made before `since` (seconds since 1970) no node is awaited any more."""
 
     application: MatchedApplication
     need: ApplicationNeed
@@ -108,8 +109,8 @@ class ApplicationLook:
     lost: Mapping[str, bool] = field(default_factory=dict)
     announced: Mapping[str, LossNotice] = field(default_factory=dict)
     going: tuple[PodSeen, ...] = ()
-    driver_millis: int = 0
-    executor_millis: int = 0
+    gone: frozenset[str] = frozenset()
+    samples: tuple[PodSeen, ...] = ()
     since: float = 0.0
 
     @property
@@ -146,6 +147,11 @@ class ApplicationLook:
         has_driver, executors = self._counted((*self.waiting, *self.pending))
         return not has_driver or executors < self.need.minimum_executors
 
+    @property
+    def expected(self) -> tuple[PodSeen, ...]:
+        """Pods that wait for their turn, and such as those that it lacks: their nodes count."""
+        return (*self.waiting, *self.samples) if self.lacks_pods else self.waiting
+
     def _counted(self, pods: Collection[PodSeen]) -> tuple[bool, int]:
         """Whether there is a driver, and how many executors, with these pods beside those that have
         a node."""
@@ -172,18 +178,23 @@ class ApplicationLook:
             driver_runs=has_driver or content,
             minimum=0 if content else self.need.minimum_executors,
             depends_on=self.need.depends_on,
-            driver_millis=self.driver_millis,
-            executor_millis=self.executor_millis,
+            driver_millis=self._millis("driver"),
+            executor_millis=self._millis("executor"),
             held=tuple(PodHeld(pod.uid, pod.node, pod.held_millis) for pod in self.placed),
             keeps=self.need.minimum_executors,
         )
+
+    def _millis(self, role: str) -> int:
+        """CPU of a pod that has not been made yet, in thousandths of a core."""
+        return max((pod.cpu_millis for pod in self.samples if pod.role == role), default=0)
 
 
 @dataclass(slots=True)
 class OpenStory:
     """The Recovery of an application while it lasts. `displaced` is in its status once that is
     written, and no executor is deleted before; `leaving` are then the UIDs of those that go.
-    `calm_since`, `silent_since` and `lacking_since` are of `time.monotonic`."""
+    `calm_since`, `silent_since` and `lacking_since` are of `time.monotonic`. `nodes` are those of
+    its pods at the last look, and `gone` those that were lost then; it had so many `losses`."""
 
     policy: str
     spec: RecoverySpec
@@ -194,6 +205,13 @@ class OpenStory:
     silent_since: float | None = None
     lacking_since: float | None = None
     nodes_asked: int = 0
+    nodes: frozenset[str] = frozenset()
+    gone: frozenset[str] = field(init=False)
+    losses: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gone = frozenset(row.name for row in self.status.lost_nodes)
+        self.losses = self.status.lost_nodes_total
 
     @property
     def has_losses(self) -> bool:
@@ -240,13 +258,13 @@ def look_at(
     priority: float,
     lost_nodes: Collection[str],
     lifted: Collection[str],
-    sizes: tuple[int, int] = (0, 0),
+    samples: Iterable[PodSeen] = (),
     leaving: Collection[str] = (),
     since: float = 0.0,
     notices: Mapping[str, LossNotice] = NO_NOTICES,
 ) -> ApplicationLook:
     """What of an application waits and runs. Gates of `lifted` pods (UIDs) are on their way off;
-    `sizes` are of driver and executor as they were known before; pods that are `leaving` (UIDs)
+    `samples` are driver and executor as they were known before; pods that are `leaving` (UIDs)
     make room; `since` as in the look; `notices` are of nodes of the cluster."""
     pods = pods_of(application)
     there = [pod for pod in pods if not pod.ended]
@@ -273,8 +291,8 @@ def look_at(
         lost=lost,
         announced={pod.node: notices[pod.node] for pod in going},
         going=going,
-        driver_millis=_size(pods, "driver", sizes[0]),
-        executor_millis=_size(pods, "executor", sizes[1]),
+        gone=frozenset(lost) | (frozenset(lost_nodes) - application.all_nodes),
+        samples=tuple(_samples(pods, tuple(samples))),
         since=since,
     )
 
@@ -293,8 +311,12 @@ def is_overdue(application: MatchedApplication, pod: PodSeen, now: float) -> boo
     return now - pod.created_at >= wait_seconds
 
 
-def _size(pods: Iterable[PodSeen], role: str, known: int) -> int:
-    return max((pod.cpu_millis for pod in pods if pod.role == role), default=known)
+def _samples(pods: Iterable[PodSeen], known: Collection[PodSeen]) -> Iterator[PodSeen]:
+    """The largest pod of each role; of one without a pod, that which was known before."""
+    for role in ("driver", "executor"):
+        found = [pod for pod in pods if pod.role == role]
+        found = found or [pod for pod in known if pod.role == role]
+        yield from sorted(found, key=lambda pod: -pod.cpu_millis)[:1]
 
 
 def _age(pod: PodSeen) -> tuple[int, str]:
@@ -309,6 +331,15 @@ def note_lacking(
     for place, story in open_.items():
         lacks = looks[place].lacks_pods
         story.lacking_since = (story.lacking_since or now) if lacks else None
+
+
+def note_losses(looks: Mapping[Place, ApplicationLook], open_: Mapping[Place, OpenStory]) -> None:
+    """Count the nodes that were lost since the look before; one that comes again under its name and
+    is lost again counts again."""
+    for place, story in open_.items():
+        look = looks[place]
+        story.losses += len(look.gone - story.gone)
+        story.gone, story.nodes = look.gone, look.application.all_nodes
 
 
 def may_leave(look: ApplicationLook) -> frozenset[str]:
@@ -395,7 +426,6 @@ def tell(
         started_at=before.started_at or at,
         ended_at=at if back else None,
         lost_nodes=lost,
-        lost_nodes_total=len(lost),
         announced_nodes=_announced(before.announced_nodes, look, scene, lost),
         displaced=displaced,
         pods_back_at=None if unharmed else pods_back,

@@ -97,7 +97,7 @@ class ApplicationRecovery:
     _writer: ApplicationWriter = field(init=False)
     _room: ClusterRoom = field(init=False)
     _stories: dict[Place, OpenStory] = field(default_factory=dict)
-    _sizes: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    _samples: dict[Place, tuple[PodSeen, ...]] = field(default_factory=dict)
     _lifted: dict[str, float] = field(default_factory=dict)
     # that a Recovery has ended comes back with a watch, later
     _ended: set[tuple[Place, int]] = field(default_factory=set)
@@ -181,7 +181,7 @@ class ApplicationRecovery:
     def _forget_gone(self) -> None:
         """Keep nothing of applications that are gone, nor of ends that are seen by now."""
         self._there = self.known.registry.places()
-        self._sizes = {place: it for place, it in self._sizes.items() if place in self._there}
+        self._samples = {place: it for place, it in self._samples.items() if place in self._there}
         self._ended = {ended for ended in self._ended if not self._is_settled(*ended)}
 
     def _is_settled(self, place: Place, incident: int) -> bool:
@@ -284,18 +284,19 @@ class ApplicationRecovery:
             if application_incident.end_of(application, time.time()) is not None:
                 continue
             called, story = place.application, self._stories.get(place)
+            its_nodes = application.all_nodes | (story.nodes if story else frozenset())
             found = application_incident.look_at(
                 application,
                 needs.get(called, ApplicationNeed(called)),
                 float(priorities.get(called, PRIORITY)),
-                {name for name in application.all_nodes if name in lost or name not in nodes},
+                {name for name in its_nodes if name in lost or name not in nodes},
                 self._lifted,
-                self._sizes.get(place, (0, 0)),
+                self._samples.get(place, ()),
                 () if story is None else story.leaving or (),
                 time.time() - application_incident.NODE_SECONDS_MAX,
                 self._notices,
             )
-            self._sizes[place] = found.driver_millis, found.executor_millis
+            self._samples[place] = found.samples
             yield place, found
 
     def _begin(
@@ -546,14 +547,16 @@ class ApplicationRecovery:
             made, (item.application for item in ordered), node_millis
         )
         instead = self._room.replacements(made, by_priority, self._notices)
-        class_ = self.known.classes[policy.spec.class_name]
+        lacking = wanted_nodes.lacking(ordered, (counts, instead), open_)
+        class_, now = self.known.classes[policy.spec.class_name], time.time()
+        told = (one for at in ordered for one in self.known.recoveries.get(at, {}).values())
+        losses = wanted_nodes.losses((story.status for story in open_.values()), told)
         for place in ordered:
             story, name = open_.get(place), place.application
             if story is None:
                 continue
             waits = bool(counts.get(name)) or story.has_losses
             reason = Reason.NO_CAPACITY if waits else Reason.LOSS_ANNOUNCED
-            count = counts.get(name, 0) + instead.get(name, 0)
             name = recovery_name(story.spec.application, story.spec.incident)
             recovery = self.known.recoveries.get(place, {}).get(name)
             if recovery is None:
@@ -562,23 +565,19 @@ class ApplicationRecovery:
             executors = [pod for pod in (*look.waiting, *look.going) if pod.role == "executor"]
             if executors:
                 self.measure(place, executors[0])
-            story.nodes_asked = max(story.nodes_asked, count)
+            wanted_nodes.ask(story, lacking[place], losses, now)
             number = story.spec.incident
             order = NodeRequestOrder("nodes", reason, story.nodes_asked)
             yield NodeDemand(
-                incident=NodeIncident(
-                    namespace=place.namespace,
-                    application=place.application,
-                    number=number,
-                    recovery=name,
-                    uid=recovery.metadata.uid,
-                ),
+                incident=NodeIncident.of(place, recovery),
                 class_name=class_.metadata.name,
                 limits=limits_of(held, class_.spec),
                 requests={f"{number}-1": order} if story.nodes_asked else {},
                 domain_keys=held.failure_domain_keys,
-                missing=count,
+                missing=lacking[place],
                 executor=self.shape(place),
+                # a Recovery has the newest requests alone
+                held=number not in self.rows(place) and bool(story.status.requests),
             )
 
     def _tell_all(
@@ -588,6 +587,7 @@ class ApplicationRecovery:
         scene: IncidentNow,
         kept: int,
     ) -> None:
+        application_incident.note_losses(looks, open_)
         for place, story in open_.items():
             self._tell(place, story, looks[place], scene, kept)
             if story.status.has_ended:
@@ -657,7 +657,7 @@ class ApplicationRecovery:
             is_given_up=story.is_given_up(now),
         )
         requests = self.rows(place).get(story.spec.incident, story.status.requests)
-        after = msgspec.structs.replace(after, requests=requests)
+        after = msgspec.structs.replace(after, requests=requests, lost_nodes_total=story.losses)
         if after != story.status:
             story.status = after
             errand = partial(self._write, place, story.spec, after, kept)

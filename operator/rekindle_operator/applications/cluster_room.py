@@ -35,13 +35,13 @@ class ClusterRoom:
     node_millis: int = 0
 
     def free(self, looks: Mapping[Place, ApplicationLook], notices: Notices) -> dict[str, int]:
-        """Free CPU (thousandths of a core) of nodes on which something that waits may run, less
-        what has been admitted, and with CPU that is about to be free."""
+        """Free CPU (thousandths of a core) of nodes on which something that waits or has yet to be
+        made may run, less what has been admitted, and with CPU that is about to be free."""
         registry = self.known.registry
         leaving: dict[str, int] = {}
         for pod in (pod for look in looks.values() for pod in look.leaving):
             leaving[pod.node] = leaving.get(pod.node, 0) + pod.held_millis
-        there = self._open_nodes(pod for look in looks.values() for pod in look.waiting)
+        there = self._open_nodes(pod for look in looks.values() for pod in look.expected)
         # where all are announced to go, what waits runs on them for as long as they are there
         there = (there - notices.keys()) or there
         free = {name: registry.free_millis(name) + leaving.get(name, 0) for name in there}

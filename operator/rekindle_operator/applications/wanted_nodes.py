@@ -4,18 +4,28 @@
                                  ──► else the pods of one application, without their gates
     nodes that will go           ──► nodes in their place
 
+An application asks for as many nodes as it lacks, beside those that have come. Where that is more
+than it ever lacked at once, it asks for no more than were lost in the incident: an executor that
+ends again and again, or nodes that are of no use, would get ever more. All of that follows from
+Recoveries, so another operator asks for the same.
+
 Pure; `application_recovery` and `cluster_room` call it.
 """
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from rekindle.coordination.announced_losses import SCALE_DOWN
 from rekindle.protocol.store_paths import Place
+from rekindle_operator.api.recovery_resource import NodeRequest, Recovery, RecoveryStatus
 from rekindle_operator.applications.application_incident import ApplicationLook, OpenStory, ordered
 from rekindle_operator.applications.application_plan import ApplicationPlan, upstream
 from rekindle_operator.policies.effective_policy import Effective
 from rekindle_operator.provisioning.node_demand import PENDING_PODS
+
+# A node has come when it is Ready. It may have a taint for some seconds yet, as of its network.
+USED_SECONDS: Final = 30.0
 
 
 def replacements(
@@ -54,6 +64,62 @@ def nodes_wanted(plan: ApplicationPlan, order: Iterable[str], node_millis: int) 
             wanted = -(-total // node_millis)
             found[name], nodes = wanted - nodes, wanted
     return {name: count for name, count in found.items() if count}
+
+
+def lacking(
+    order: Iterable[Place], wanted: Iterable[Mapping[str, int]], open_: Mapping[Place, OpenStory]
+) -> dict[Place, int]:
+    """How many nodes applications lack, the most important first: what is `wanted` (each by name),
+    less the nodes that are on their way for others and that those need no more."""
+    summands = [*wanted]
+    found = {place: sum(item.get(place.application, 0) for item in summands) for place in order}
+    coming = {
+        place: _nodes(item for item in story.status.requests if item.outcome == "Pending")
+        for place, story in open_.items()
+    }
+    spare = sum(max(0, count - found.get(place, 0)) for place, count in coming.items())
+    for place, count in found.items():
+        taken = min(spare, max(0, count - coming.get(place, 0)))
+        found[place], spare = count - taken, spare - taken
+    return found
+
+
+def losses(open_: Iterable[RecoveryStatus], recoveries: Iterable[Recovery]) -> int:
+    """How many nodes were lost or announced to go in an incident, by all Recoveries that were open
+    in it. A node whose notice was withdrawn counts: the one that has come for it may be in use."""
+    found = [*open_]
+    began_at = min((status.started_at for status in found if status.started_at), default=None)
+    for item in recoveries:
+        ended_at = item.status.ended_at
+        if ended_at is not None and began_at is not None and ended_at >= began_at:
+            found.append(item.status)
+    return sum(map(_harm, found))
+
+
+def _harm(status: RecoveryStatus) -> int:
+    lost = {row.name for row in status.lost_nodes}
+    announced = sum(row.name not in lost for row in status.announced_nodes)
+    return status.lost_nodes_total + announced
+
+
+def ask(story: OpenStory, count: int, lost: int, now: float) -> None:
+    """Enter how many nodes are lacking at this moment (seconds since 1970), where so many were
+    `lost`. Nodes that have come are in use by then, so others are asked for beside them: nodes may
+    be lost one after the other, or Spark may make their pods one after the other."""
+    requests = story.status.requests
+    got = _nodes(item for item in requests if _is_got(item, now))
+    wanted = _nodes(item for item in requests if item.outcome in ("Pending", "Arrived"))
+    story.nodes_asked = max(story.nodes_asked, wanted, count, min(got + count, lost))
+
+
+def _is_got(request: NodeRequest, now: float) -> bool:
+    """Whether nodes of a request have come, and the plan has had the time to use them."""
+    came_at = request.ended_at if request.outcome == "Arrived" else None
+    return came_at is not None and came_at.timestamp() <= now - USED_SECONDS
+
+
+def _nodes(requests: Iterable[NodeRequest]) -> int:
+    return sum(item.count for item in requests)
 
 
 def seen_by_autoscalers(

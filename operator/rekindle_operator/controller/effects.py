@@ -442,6 +442,7 @@ class Effects:
         self.judge.forget_decisions()
         self.whole.forget()
         self._demands.clear()
+        self._rows.clear()
         self.contacts.forget_answers()
 
     def _look_at(self, place: Place) -> None:
@@ -502,13 +503,7 @@ class Effects:
         if application_.executors and case.requests:
             self._measure(place, application_.executors[0])
         demand = NodeDemand(
-            incident=NodeIncident(
-                namespace=place.namespace,
-                application=place.application,
-                number=incident.number,
-                recovery=recovery.metadata.name,
-                uid=recovery.metadata.uid,
-            ),
+            incident=NodeIncident.of(place, recovery),
             class_name=class_.metadata.name,
             limits=limits_of(held, class_.spec),
             requests=dict(case.requests),

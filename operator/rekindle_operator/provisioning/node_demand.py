@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.protocol.store_paths import Place
 from rekindle_operator.api import quantities
 from rekindle_operator.api.node_providers import Provider
 from rekindle_operator.api.recovery_class import ClassSpec
+from rekindle_operator.api.recovery_resource import Recovery
 from rekindle_operator.cluster.json_access import Body, items, mapping, text
 from rekindle_operator.cluster.pods import spark_container
 from rekindle_operator.detection.failure_domains import Domain, away_from
@@ -123,6 +125,17 @@ class NodeIncident(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     recovery: str
     uid: str
+
+    @classmethod
+    def of(cls, place: Place, recovery: Recovery) -> "NodeIncident":
+        """The incident of an application that a Recovery tells of."""
+        return cls(
+            namespace=place.namespace,
+            application=place.application,
+            number=recovery.spec.incident,
+            recovery=recovery.metadata.name,
+            uid=recovery.metadata.uid,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,9 +116,13 @@ class World:
             ),
             lambda _: executor_of(executor("high", 1)),
             lambda *_: None,
-            lambda _: self.rows,
+            self.rows_of,
             cast(Any, self.progress),
         )
+
+    def rows_of(self, _: Place) -> Mapping[int, tuple[NodeRequest, ...]]:
+        """What became of requests for nodes, by incident."""
+        return self.rows
 
     def set_policy(self, generation: int = 1, name: str = "all", **more: Any) -> None:
         spec = {
@@ -157,7 +161,7 @@ class World:
     def forget_executors(self, *names: str) -> None:
         """The lost executors of these applications are gone, and Spark has yet to make others."""
         for name in names:
-            self._forget(executor(name, 1))
+            self.forget(executor(name, 1))
 
     def replaced(self, name: str, *gates: str) -> None:
         """The lost executor is gone, and Spark has made another one, which waits."""
@@ -170,12 +174,17 @@ class World:
 
     def remade(self, name: str, *gates: str, number: int = 2) -> None:
         """The executor before is gone, and Spark has made another one, with these gates."""
-        self._forget(executor(name, number - 1))
+        self.forget(executor(name, number - 1))
+        self.wait(name, number, *gates)
+
+    def wait(self, name: str, number: int, *gates: str) -> None:
+        """Spark has made an executor, with these gates."""
         made = executor(name, number, node="", phase="Pending")
         made["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
         self.see(made)
 
-    def _forget(self, pod: Body) -> None:
+    def forget(self, pod: Body) -> None:
+        """This pod is gone."""
         self.known.registry.forget_pod(pod["metadata"]["uid"])
         self.pods.pop(pod["metadata"]["name"], None)
 

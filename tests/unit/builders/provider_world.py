@@ -227,6 +227,13 @@ class World:
         """A new node."""
         self.nodes[name] = NodeNow(stamp(self.now), labels={ZONE: zone}, **fields)
 
+    def bring(self, claim: dict[str, Any], node: str, **fields: Any) -> None:
+        """Do as Karpenter does: launch, register, initialize."""
+        for type_ in ("Launched", "Registered", "Initialized"):
+            self.say(claim, type_)
+        claim["status"]["nodeName"] = node
+        self.join(node, **fields)
+
     def deployment(self, name: str = "spark-b", replicas: int = 3) -> dict[str, Any]:
         """A MachineDeployment with machines, each with a node in use."""
         body = self.put(

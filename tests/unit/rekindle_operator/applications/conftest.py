@@ -15,8 +15,8 @@ from rekindle_operator.applications import application_recovery
 def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., World]:
     """Makes worlds whose clock is theirs."""
 
-    def make(**more: Any) -> World:
-        world = World(**more)
+    def make(kind: type[World] = World, **more: Any) -> World:
+        world = kind(**more)
         clock = SimpleNamespace(
             monotonic=lambda: world.now, time=lambda: 1_795_000_000.0 + world.now
         )

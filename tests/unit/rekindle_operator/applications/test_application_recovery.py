@@ -70,6 +70,23 @@ def test_nodes_are_wanted_for_what_waits(broken: Callable[..., World]) -> None:
     assert world.story("low")["requests"][0]["provider"] == "karpenter"
 
 
+@pytest.mark.parametrize("pods", ["on the lost node", "deleted"])
+def test_no_node_is_wanted_before_pods_are_made_for_which_there_is_room(
+    made: Callable[..., World], pods: str
+) -> None:
+    world = made(provisioning=(KARPENTER,))
+    tell(world.known.registry, objects.node("c", "2"))
+    world.turn()
+    world.lose("b")
+    for _ in range(3):
+        world.turn()
+        assert {item.missing for item in world.shell.demands} <= {0}
+        assert not any(item.requests for item in world.shell.demands)
+        if pods == "deleted":
+            world.forget_executors("high")
+    assert world.story("high")["reason"] != "NoCapacity"
+
+
 def test_a_request_for_nodes_keeps_its_reason_once_they_have_come(
     broken: Callable[..., World],
 ) -> None:
@@ -275,7 +292,7 @@ def test_nothing_is_kept_of_applications_and_recoveries_that_are_gone(
     assert not world.shell.has_told(Place("flights", "low"), 1)
     _forget_applications(world)
     world.turn()
-    assert world.shell._sizes == {}
+    assert world.shell._samples == {}
 
 
 def test_a_write_into_a_namespace_that_is_gone_gives_way_to_the_end(

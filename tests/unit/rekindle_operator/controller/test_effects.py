@@ -103,6 +103,9 @@ class World:
         self.left.append(key)
         errand()
 
+    def clear(self) -> None:
+        self.left.clear()
+
     def vanish(self) -> None:
         """The application is gone."""
         for pod in self.pods.values():
@@ -154,6 +157,17 @@ def test_requests_of_an_application_that_is_gone_are_counted_once_and_not_kept()
         "rekindle_operator_node_requests_total", labels
     )
     assert counted == 1.0
+
+
+def test_requests_are_read_again_once_another_operator_has_acted() -> None:
+    world = World()
+    world.submit("one", "2")
+    row = NodeRequest("r", "karpenter", 1, "Pending", datetime.fromtimestamp(0, UTC))
+    world.effects._told({INCIDENT: (row,)})
+    world.effects.judge = DetectionRunner(world.known)
+    world.effects.contacts = DriverContacts(lambda: cast(Any, None), {})
+    world.effects._end()
+    assert world.effects.whole.rows(PLACE) == {}
 
 
 @pytest.mark.parametrize("is_told", [False, True])

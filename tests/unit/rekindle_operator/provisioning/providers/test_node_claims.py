@@ -29,14 +29,6 @@ def asked(count: int, *records: dict[str, Any], **limits: int) -> World:
     return world
 
 
-def bring(world: World, claim: dict[str, Any], node: str, **fields: Any) -> None:
-    """Do as Karpenter does: launch, register, initialize."""
-    for type_ in ("Launched", "Registered", "Initialized"):
-        world.say(claim, type_)
-    claim["status"]["nodeName"] = node
-    world.join(node, **fields)
-
-
 def outcomes(world: World) -> list[str]:
     return [row.outcome for row in world.settle().requests[FLIGHTS] or ()]
 
@@ -75,7 +67,7 @@ def test_a_node_has_come_when_karpenter_says_so_and_pods_may_start_there() -> No
     world.say(claim, "Launched", "False", "no instance yet")
     row = (world.settle().requests[FLIGHTS] or ())[0]
     assert (row.outcome, row.message) == ("Pending", "Not launched yet: no instance yet.")
-    bring(world, claim, "n1", taints=("karpenter.sh/unregistered",))
+    world.bring(claim, "n1", taints=("karpenter.sh/unregistered",))
     assert outcomes(world) == ["Pending"]
     world.join("n1", ready=False)
     assert outcomes(world) == ["Pending"]
@@ -86,7 +78,7 @@ def test_a_node_has_come_when_karpenter_says_so_and_pods_may_start_there() -> No
 
 def test_startup_taints_keep_a_node_from_counting_as_arrived() -> None:
     world = asked(1, SPECIAL)
-    bring(world, world.all("NodeClaim")[0], "n1", taints=("cni/starting",))
+    world.bring(world.all("NodeClaim")[0], "n1", taints=("cni/starting",))
     assert outcomes(world) == ["Pending"]
 
 
@@ -115,7 +107,7 @@ def test_claims_that_fail_together_are_one_wave_and_an_arrival_ends_the_back_off
     world.now += 5
     world.remove(second)
     assert "backs off for 25 s" in world.settle().waiting[FLIGHTS]
-    bring(world, third, "n1")
+    world.bring(third, "n1")
     world.settle()
     assert len(world.all("NodeClaim")) == 3
 
@@ -149,7 +141,7 @@ def test_claims_on_their_way_are_withdrawn_when_nobody_wants_them_and_nodes_that
     None
 ):
     world = asked(2)
-    bring(world, world.all("NodeClaim")[0], "n1")
+    world.bring(world.all("NodeClaim")[0], "n1")
     world.settle()
     world.want(requests={})
     assert outcomes(world) == ["Arrived", "Withdrawn"]
@@ -160,7 +152,7 @@ def test_claims_on_their_way_are_withdrawn_when_nobody_wants_them_and_nodes_that
 
 def test_after_the_incident_a_node_is_given_back_once_it_has_been_idle_for_ten_minutes() -> None:
     world = asked(1)
-    bring(world, world.all("NodeClaim")[0], "n1")
+    world.bring(world.all("NodeClaim")[0], "n1")
     world.settle()
     world.want(over=True)
     assert world.round().actions == ()
@@ -174,7 +166,7 @@ def test_after_the_incident_a_node_is_given_back_once_it_has_been_idle_for_ten_m
 def test_a_node_that_went_by_itself_leaves_nothing_to_give_back() -> None:
     world = asked(1)
     (claim,) = world.all("NodeClaim")
-    bring(world, claim, "n1")
+    world.bring(claim, "n1")
     world.settle()
     world.remove(claim)
     assert outcomes(world) == ["Arrived"]
@@ -252,7 +244,7 @@ def test_an_incident_of_weeks_gets_nodes_however_many_of_them_have_come_and_gone
         world.settle()
         newest = world.all("NodeClaim")[-1]
         assert "status" not in newest, f"node {number} is not requested"
-        bring(world, newest, f"node-{number}")
+        world.bring(newest, f"node-{number}")
         world.settle()
         world.now += 7_200
         if number % 3:
@@ -270,7 +262,7 @@ def test_nodes_that_are_there_or_have_gone_within_an_hour_of_coming_count(is_the
         world.settle()
         for claim in world.all("NodeClaim"):
             if "status" not in claim:
-                bring(world, claim, f"node-{number}")
+                world.bring(claim, f"node-{number}")
         world.settle()
         world.now += 60
         if f"node-{number}" in world.nodes and not is_there:
