@@ -280,12 +280,12 @@ class CoordinatorLoop:
         began = time.monotonic()
         if self.provider is None or began < self._provider_due_at:
             return
-        self._take_up(self.provider)
+        self._ask(self.provider)
         now = time.monotonic()
         pause = min(now - began, PROVIDER_SECONDS_MAX)
         self._provider_due_at = now + max(pause, PROVIDER_SECONDS)
 
-    def _take_up(self, provider: NodeProvider) -> None:
+    def _ask(self, provider: NodeProvider) -> None:
         places = self._news_of(provider)
         for place in self.desks if places is None else places:
             desk = self.desks.get(place)

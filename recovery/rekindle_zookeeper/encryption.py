@@ -48,7 +48,7 @@ class Encryption:
         self._authorities = authorities
         self._where = where
         self._troubles: dict[str, Trouble] = {}
-        self._sound = ""
+        self._checked: str | None = None
 
     @classmethod
     def of(cls, file: Path | None) -> Self | None:
@@ -72,9 +72,9 @@ class Encryption:
     def authorities(self) -> str:
         """Those that count now, in PEM. Raises InputError where there are none."""
         found = self._authorities()
-        if found != self._sound:
+        if found != self._checked:
             self._context_of(found)
-            self._sound = found
+            self._checked = found
         return found
 
     def connect(

@@ -599,7 +599,7 @@ def _plans(
 
 def _lost(before: Iterable[LostNode], look: ApplicationLook, now: float) -> Iterable[LostNode]:
     known = {row.name: row for row in before}
-    for name in sorted(known.keys() | look.lost.keys()):
+    for name in sorted(known.keys() | look.lost.keys() | look.gone):
         row = known.get(name, LostNode(name, confirmed_at=moment(now)))
         if name in look.lost:
             yield msgspec.structs.replace(row, driver=row.driver or look.lost[name])

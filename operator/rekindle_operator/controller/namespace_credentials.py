@@ -89,7 +89,7 @@ class NamespaceCredentials:
     _steps: dict[str, _Step] = field(default_factory=dict)
     _said: dict[str, str] = field(default_factory=dict)
     _due_at: float = 0.0
-    _looked_by: str = ""
+    _authorities_seen: str = ""
     _woken: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ending: bool = False
@@ -106,7 +106,7 @@ class NamespaceCredentials:
     def note(self, places: Collection[Place], *, policies: bool) -> None:
         """Take in the drivers of applications, and with `policies` the namespaces that have any."""
         with self._lock:
-            moved = [place for place in places if self._take(place)]
+            moved = [place for place in places if self._note_driver(place)]
             if policies or not self._wanted:
                 named = {name.partition("/")[0] for name in self.known.policies}
                 policies = named != self._wanted
@@ -114,7 +114,7 @@ class NamespaceCredentials:
         if moved or policies:
             self._woken.set()
 
-    def _take(self, place: Place) -> bool:
+    def _note_driver(self, place: Place) -> bool:
         """Note an application's driver; whether it is another one than before."""
         found = self.known.application(place)
         uid = None if found is None or found.driver is None else found.driver.uid
@@ -128,20 +128,21 @@ class NamespaceCredentials:
 
     def _run(self) -> None:
         while not self._ending:
-            woken = self._woken.wait(PAUSE_SECONDS)
+            if self._woken.wait(PAUSE_SECONDS):
+                self._due_at = 0.0  # also when the store is away, for once it is back
             self._woken.clear()
             if not self.acts():
                 self._forget()
-            elif self.connection.reachable and (woken or self._is_due(time.monotonic())):
+            elif self.connection.reachable and self._is_due(time.monotonic()):
                 try:
                     self.turn(time.monotonic())
                 except Exception as error:  # a bug of ours must not end what all namespaces need
                     self._note("turn", f"{type(error).__name__}: {error}")
 
     def _is_due(self, now: float) -> bool:
-        """Whether a turn has anything to do that nobody wakes it for: to look through a thousand
-        applications each second takes a few hundredths of a core."""
-        return now >= self._due_at or self._known_authorities() != self._looked_by
+        """Whether a turn has anything to do: to look through a thousand applications each second
+        takes a few hundredths of a core."""
+        return now >= self._due_at or self._known_authorities() != self._authorities_seen
 
     def _forget(self) -> None:
         """Another one acts: what it does is looked at again once it does no more."""
@@ -163,7 +164,7 @@ class NamespaceCredentials:
         uids: dict[str, list[str]] = {namespace: [] for namespace in sorted(wanted)}
         for place, uid in drivers.items():
             uids[place.namespace].append(uid)
-        authorities = self._looked_by = self._known_authorities()
+        authorities = self._authorities_seen = self._known_authorities()
         for namespace, found in uids.items():
             # A Secret that is not there keeps a driver from starting: looked at for each new one.
             issue = partial(self._issue, namespace)

@@ -182,9 +182,10 @@ class Avoidance:
         return self._impaired[keys]
 
     def hosts(self, lost: frozenset[str]) -> tuple[Domain, ...]:
-        """The nodes that an application which has lost these should avoid, one by one."""
+        """The nodes that an application which has lost these should avoid, one by one: its own
+        first, as a list that is too long is cut."""
         more = sorted(lost - self._longest.keys())
-        return (*self._longest.values(), *(Domain(HOSTNAME, name) for name in more))
+        return (*(Domain(HOSTNAME, name) for name in more), *self._longest.values())
 
 
 ROUND_SECONDS = 0.5

@@ -103,7 +103,7 @@ def avoided(impairments: Iterable[Impairment]) -> dict[str, tuple[Domain, ...]]:
             continue
         for key in application_matching.pod_buckets(impairment.application):
             known = found.get(key, ())
-            # hundreds, each ordered already: most buckets are of one application alone
+            # most buckets are of one application alone, and need no sorting of hundreds
             found[key] = _merged(known, impairment.domains) if known else impairment.domains
     return found
 

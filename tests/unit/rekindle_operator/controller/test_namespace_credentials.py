@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from store_in_memory import ConnectionInMemory, SharedStore
+from waiting import wait_until
 
 from rekindle.model.errors import InputError, RunError
 from rekindle.protocol import store_paths
@@ -176,6 +178,22 @@ def test_a_secret_is_looked_at_again_after_a_while_and_for_each_new_driver(world
         world.turn(AGAIN_SECONDS + number + 0.5, FLIGHTS)
     assert world.issued == ["team-a"] * 4
     assert world.rights.secured == [(FLIGHTS, "driver-1"), (FLIGHTS, "driver-2")]
+
+
+def test_a_driver_that_comes_while_the_store_is_away_has_its_records_once_that_is_back(
+    world: World,
+) -> None:
+    world.policies.add("team-a/everything")
+    world.turn(time.monotonic())
+    away = world.connection
+    away.reachable = False
+    world.tended.start()
+    world.drivers[FLIGHTS] = "one"
+    world.tended.note([FLIGHTS], policies=False)
+    wait_until(lambda: not world.tended._woken.is_set())
+    away.reachable = True
+    wait_until(lambda: world.rights.secured == [(FLIGHTS, "one")])
+    world.tended.close()
 
 
 def test_only_another_driver_has_them_looked_at_at_once(world: World) -> None:
