@@ -104,12 +104,9 @@ def avoided(impairments: Iterable[Impairment]) -> dict[str, tuple[Domain, ...]]:
         for key in application_matching.pod_buckets(impairment.application):
             known = found.get(key, ())
             # most buckets are of one application alone, and need no sorting of hundreds
-            found[key] = _merged(known, impairment.domains) if known else impairment.domains
+            domains = impairment.domains
+            found[key] = tuple(sorted({*known, *domains})) if known else domains
     return found
-
-
-def _merged(some: Iterable[Domain], more: Iterable[Domain]) -> tuple[Domain, ...]:
-    return tuple(sorted({*some, *more}))
 
 
 # A pod that is about to be made has no uid, and often no name.
