@@ -9,7 +9,7 @@ from harms import lose, meet, node_of
 Prepare = Callable[..., Application]
 RUNTIME = {
     "rows_per_second": 150,
-    "epoch_seconds": 2,
+    "epoch_seconds": sluggish.EPOCH_SECONDS,
     "checkpoint_seconds": 3,
     "outage_checkpoint_seconds": 4,
     "classes": "auto",
