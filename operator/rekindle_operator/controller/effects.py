@@ -408,7 +408,10 @@ class Effects:
         self._shapes[place] = pod.driver_uid, executor
 
     def _told(self, rows: Rows) -> None:
-        """What has become of requests for nodes: of all that there are."""
+        """What has become of requests for nodes: of all that there are. A look that was under way
+        when another operator began to act says nothing that lasts."""
+        if not self._acting:
+            return
         told = by_place(rows)
         self._count(told)
         for place, those in told.items():

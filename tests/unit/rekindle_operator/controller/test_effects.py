@@ -66,6 +66,7 @@ class World:
             limiter=unused,
             acts=lambda: True,
             contacts=unused,
+            _acting=True,
         )
 
     def submit(self, driver: str, cpu: str) -> None:
@@ -166,8 +167,11 @@ def test_requests_are_read_again_once_another_operator_has_acted() -> None:
     world.effects._told({INCIDENT: (row,)})
     world.effects.judge = DetectionRunner(world.known)
     world.effects.contacts = DriverContacts(lambda: cast(Any, None), {})
+    world.effects._acting = False
     world.effects._end()
     assert world.effects.whole.rows(PLACE) == {}
+    world.effects._told({INCIDENT: (row,)})
+    assert world.effects.whole.rows(PLACE) == {}, "of a look that was under way"
 
 
 @pytest.mark.parametrize("is_told", [False, True])
