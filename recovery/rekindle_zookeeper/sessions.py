@@ -24,7 +24,7 @@ from typing import Any
 from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.protocol.states import Callback, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL
 
@@ -57,6 +57,9 @@ Files = list[Any]
 # What TLS has read off the network and nobody has taken yet makes no socket readable, so it is
 # asked for besides: kazoo would leave an answer that came together with another one until the next
 # ping.
+#
+# A watch that only notes something is called on the thread that reads the socket: to wake another
+# one for each event takes longer than all that it does.
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -71,6 +74,16 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         if self._encryption is None:
             return super().create_connection(*args, **kwargs)
         return self._encryption.connect(kwargs["address"], kwargs["hostname"], kwargs["timeout"])
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        """Call one at once that `is_brief`, any other on the thread for callbacks."""
+        if not getattr(callback.func, "is_brief", False):
+            super().dispatch_callback(callback)
+            return
+        try:
+            callback.func(*callback.args)
+        except Exception:  # it must not end the connection
+            LOG.exception("a callback of a watch has failed")
 
     def select(
         self,

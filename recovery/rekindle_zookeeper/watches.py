@@ -5,8 +5,8 @@
 A read arms the watch in its own request. So what it has read is as it was when the watch was armed,
 and a change that comes later fires: nothing is missed, and a record that changes many times before
 anybody looks costs one event and one request. After a connect all of them are armed, and called.
-Callbacks run on the client's thread for them, one after the other, so they should only note that
-there is something to read. `zookeeper_connection` keeps them, `chunked_records` reads.
+Callbacks run on the threads of the client, which wait for them, so they only note that there is
+something to read. `zookeeper_connection` keeps them, `chunked_records` reads.
 
 Why: docs/decisions/0030-a-read-arms-the-watch.md.
 """
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from kazoo.client import KazooClient
 from kazoo.interfaces import IAsyncResult
@@ -28,8 +29,10 @@ ANSWER_SECONDS_MAX, LOOK_SECONDS = 60.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Fired:
-    """What kazoo calls. It keeps watches in sets, so equal ones count once."""
+    """What kazoo calls. It keeps watches in sets, so equal ones count once. One `is_brief`, as what
+    it calls only notes something."""
 
+    is_brief: ClassVar[bool] = True
     path: str
     call: Callable[[str], None]
 

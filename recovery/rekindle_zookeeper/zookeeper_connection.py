@@ -1,8 +1,9 @@
 """The connection to the coordination store: records, watches and leadership over one session.
 
 Every call that reads or writes asks the servers and waits for them, a few times the deadline at
-worst: none may be made on an event loop. Calls may come from several threads. Callbacks come on a
-thread of the connection, one after the other; they should only note that there is something to do.
+worst: none may be made on an event loop. Calls may come from several threads. Callbacks come on
+threads of the connection, which go on when they return: they may only note that there is something
+to do, and none may ask the servers.
 """
 
 import re

@@ -13,6 +13,7 @@ client mode, where Spark does not make the driver's pod and labels nothing, that
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -216,6 +217,8 @@ def interned(text: str | None) -> str:
     return sys.intern(str(text)) if text else ""
 
 
+# the same few are asked about again and again, those of a cluster's nodes
+@lru_cache(10_000)
 def moment(text: str | None) -> int:
     """A timestamp of the API server in whole seconds since 1970; 0 without one."""
     return int(datetime.fromisoformat(text).timestamp()) if text else 0

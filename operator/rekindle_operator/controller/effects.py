@@ -39,7 +39,6 @@ from rekindle_operator.provisioning import (
     NodeDemand,
     NodeIncident,
     NodeLimits,
-    NodeNow,
     limits_of,
 )
 from rekindle_operator.provisioning.node_provisioner import NodeProvisioner, Rows, Wanted, by_place
@@ -534,15 +533,7 @@ class Effects:
                 for name, class_ in self.known.classes.items()
             },
             open=frozenset(open_),
-            nodes={
-                name: NodeNow(
-                    node.created_at,
-                    node.judged.ready == "True",
-                    node.judged.labels,
-                    node.judged.taints,
-                )
-                for name, node in self.known.registry.nodes.items()
-            },
+            nodes=dict(self.known.registry.nodes),
             idle_seconds={name: now - since for name, since in self._idle_since.items()},
             lost=self.judge.nodes_lost,
         )

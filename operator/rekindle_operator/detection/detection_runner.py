@@ -462,8 +462,7 @@ class DetectionRunner:
 
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
-        keys = tuple(held.failure_domain_keys)
-        return self.avoidance.impaired(keys) if self.lost_nodes(place) else ()
+        return self._impaired(held) if self.lost_nodes(place) else ()
 
     def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """Where nothing new of an application that has lost nodes should be: impaired domains, and
@@ -472,8 +471,11 @@ class DetectionRunner:
         if not lost:
             return ()
         hosts = self.avoidance.hosts(lost)
-        impaired = self.impaired(place, held)
+        impaired = self._impaired(held)
         return (*(item for item in impaired if item.key != HOSTNAME or item not in hosts), *hosts)
+
+    def _impaired(self, held: Effective) -> tuple[Domain, ...]:
+        return self.avoidance.impaired(tuple(held.failure_domain_keys))
 
     def take_verdicts(self) -> list[tuple[DetectionEvent, float | None]]:
         """Verdicts since the last call, each with since when its node was suspected."""

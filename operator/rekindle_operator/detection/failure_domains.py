@@ -158,11 +158,11 @@ def _with(alternative: Body, added: list[dict[str, Any]]) -> Body:
 
 
 def _members(nodes: Mapping[str, Labels], key: str) -> dict[Domain, frozenset[str]]:
-    found: dict[Domain, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for name, labels in nodes.items():
-        if labels.get(key):
-            found.setdefault(Domain(key, labels[key]), set()).add(name)
-    return {domain: frozenset(names) for domain, names in found.items()}
+        if value := labels.get(key):
+            found.setdefault(value, set()).add(name)
+    return {Domain(key, value): frozenset(names) for value, names in found.items()}
 
 
 def _reason(

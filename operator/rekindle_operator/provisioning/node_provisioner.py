@@ -26,8 +26,10 @@ from rekindle_operator.cluster.api_client import (
     path_of,
 )
 from rekindle_operator.cluster.json_access import ObjectKind
+from rekindle_operator.cluster.nodes import ClusterNode
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.provisioning import (
     Action,
     ClusterState,
@@ -73,7 +75,7 @@ class Wanted:
     demands: tuple[NodeDemand, ...] = ()
     classes: Mapping[str, NodeLimits] = field(default_factory=dict)
     open: frozenset[str] = frozenset()
-    nodes: Mapping[str, NodeNow] = field(default_factory=dict)
+    nodes: Mapping[str, ClusterNode] = field(default_factory=dict)
     idle_seconds: Mapping[str, float] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
 
@@ -158,7 +160,7 @@ class NodeProvisioner:
         refused, self._refused = self._refused, {}
         return ClusterState(
             bodies,
-            wanted.nodes,
+            {name: _node_now(node) for name, node in wanted.nodes.items()},
             idle_seconds=wanted.idle_seconds,
             lost=wanted.lost,
             refused=refused,
@@ -268,3 +270,8 @@ def by_place(rows: Rows) -> dict[Place, dict[int, tuple[NodeRequest, ...]]]:
         if those is not None:
             found[Place(incident.namespace, incident.application)][incident.number] = those
     return found
+
+
+def _node_now(node: ClusterNode) -> NodeNow:
+    judged = node.judged
+    return NodeNow(node.created_at, judged.ready == READY, judged.labels, judged.taints)

@@ -23,6 +23,7 @@ from rekindle_operator.cluster.pods import PodSeen
 from rekindle_operator.cluster.work_queue import WorkQueue
 from rekindle_operator.detection.detection_input import READY
 from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
 from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
 from rekindle_operator.recovery.recovery_inputs import Fenced
@@ -379,15 +380,13 @@ class RemediationRunner:
 
     def _impaired_nodes(self, recovering: Collection[Place]) -> frozenset[str]:
         """What is left of impaired domains, while an incident is open there."""
-        found: set[str] = set()
+        domains: set[Domain] = set()
         for place in recovering:
             held = self.known.held(place)
-            if held is None or held.dry_run or held.taints.impaired_domains == "None":
-                continue
-            for domain in self.judge.impaired(place, held):
-                found |= {
-                    name
-                    for name, node in self.known.registry.nodes.items()
-                    if node.judged.labels.get(domain.key) == domain.value
-                }
-        return frozenset(found)
+            if held is not None and not held.dry_run and held.taints.impaired_domains != "None":
+                domains.update(self.judge.impaired(place, held))
+        return frozenset(
+            name
+            for name, node in self.known.registry.nodes.items()
+            if any(node.judged.labels.get(domain.key) == domain.value for domain in domains)
+        )

@@ -454,9 +454,9 @@ def _policy(reading: ApplicationReading, now: float) -> Policy:
     policy = reading.topology.policy
     if reading.topology.program == protocol.PROTECTED_QUERIES:
         policy = replace(policy, catch_up_cost_ratio=0.0)
-    queries = {query.name for query in reading.topology.topology.queries}
     if not reading.orders.priorities:
         return policy
+    queries = {query.name for query in reading.topology.topology.queries}
     overrides = {
         query: override.priority
         for query, override in reading.orders.priorities.items()
