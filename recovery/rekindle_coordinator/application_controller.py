@@ -10,9 +10,10 @@ again. The shell says when, and whether this coordinator leads.
 import heapq
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 from rekindle import protocol
 from rekindle.coordination import session
@@ -89,6 +90,10 @@ class ApplicationQueue:
                 return place
         return None
 
+    def coming(self, count: int) -> Iterator[Place]:
+        """So many whose turns come next, as far as is known now."""
+        return islice(chain(self._first, self._later), count)
+
     def wait_seconds(self, now: float, most: float) -> float:
         """How long nothing has to be done, at most `most`."""
         if self._first or self._later:
@@ -140,6 +145,15 @@ class ApplicationController:
     def __post_init__(self) -> None:
         self.records = RecordCache(self.connection, self.place)
 
+    @property
+    def _own(self) -> tuple[str, ...]:
+        """Records that are only written while the case is in memory."""
+        return () if self.case is None else (store_paths.COORDINATION,)
+
+    def ask(self) -> None:
+        """Ask the store for what will be looked at next, and wait for nothing."""
+        self.records.ask(*self._own)
+
     def follow(self, now: float) -> None:
         """Take in what has changed, without doing anything about it: another one leads."""
         self.drop()
@@ -156,7 +170,7 @@ class ApplicationController:
         Raises Conflict and StoreUnreachable, after which the case has to be dropped, and the
         trouble with a record or a policy.
         """
-        fresh = self.records.refresh(*(() if self.case is None else (store_paths.COORDINATION,)))
+        fresh = self.records.refresh(*self._own)
         self.stirred |= self._looks_otherwise()
         if not (fresh or self.stirred or self.case is None or now >= self.look_at):
             return

@@ -37,6 +37,8 @@ PROVIDER_SECONDS = 0.25
 # time is left to them, but asking is never put off for longer than this.
 PROVIDER_SECONDS_MAX = 0.5
 RETRY_SECONDS = 1.0
+# Applications whose records are on their way while another one is decided about.
+ASKED_AHEAD = 8
 STOPPED_SECONDS = 10.0
 FIRST_ANSWER = "the coordination store answers."
 
@@ -308,10 +310,13 @@ class CoordinatorLoop:
         return places
 
     def _attend(self, now: float) -> None:
-        """Look at the application whose turn it is."""
+        """Look at the application whose turn it is; the store is asked for the next ones
+        meanwhile."""
         place = self.turns.next(now)
         if place is None:
             return
+        for coming in self.turns.coming(ASKED_AHEAD):
+            self.desks[coming].ask()
         desk = self.desks[place]
         try:
             if self.leading:

@@ -63,10 +63,19 @@ class RecordCache:
     _stale: set[str] = field(default_factory=lambda: set(NAMES))
     _found: dict[str, _Found] = field(default_factory=dict)
     _troubles: dict[str, RekindleError] = field(default_factory=dict)
+    # answers that are on their way
+    _asked: dict[str, Any] = field(default_factory=dict)
 
     def mark(self, names: Iterable[str]) -> None:
-        """Records that may have changed."""
-        self._stale.update(names)
+        """Records that may have changed: what was asked before that says nothing of now."""
+        for name in names:
+            self._stale.add(name)
+            self._asked.pop(name, None)
+
+    def ask(self, *leave: str) -> None:
+        """Ask the store for what may have changed, but not `leave`, and wait for nothing."""
+        for name in self._stale.difference(leave, self._asked):
+            self._asked[name] = self.connection.ask(self.place.path(name))
 
     def refresh(self, *leave: str) -> bool:
         """Read what may have changed, but not `leave`; whether there is news.
@@ -178,7 +187,7 @@ class RecordCache:
     def _newest(self, name: str) -> _Found | None:
         """What stands there now, decoded unless it has been before."""
         path = self.place.path(name)
-        read = self.connection.get(path)
+        read = self.connection.get(path, self._asked.pop(name, None))
         if read is None:
             return None
         data, version = read

@@ -4,9 +4,9 @@
                 ▲                                  │
                 └── something has changed since ───┘
 
-Nothing counts before the transaction, and it demands that all is as it looked. The version of a
-record is the number of its changes; one that is removed and made again begins anew.
-`zookeeper_connection` calls it.
+Nothing counts before the transaction, and it demands that all is as it looked. What we have written
+ourselves is replaced without a look, unless that fails. The version of a record is the number of
+its changes; one that is removed and made again begins anew. `zookeeper_connection` calls it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from kazoo import exceptions
 from kazoo.client import KazooClient, TransactionRequest
+from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import ACL
 
@@ -145,6 +146,18 @@ def write(
     return step
 
 
+def replace(path: str, data: bytes, version: int | None, acl: Sequence[ACL] | None) -> Step:
+    """Change the record that is at that version, or make it where None is given."""
+
+    def step(transaction: TransactionRequest) -> None:
+        if version is None:
+            transaction.create(path, data, acl=acl)
+        else:
+            transaction.set_data(path, data, version)
+
+    return step
+
+
 def version_after(found: ZnodeStat | None, owner: int) -> int:
     """The version of the record once `write` has been done."""
     if found is None or found.ephemeralOwner != owner:
@@ -173,13 +186,22 @@ class ChunkedRecords:
         self._sessions = sessions
         self._watch_of = watch_of
         self._parents: set[str] = set()
+        # records that we have written on conditions and that had no pieces then, with the versions
+        self._whole: dict[str, int] = {}
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        """A record and its version; None when it is not there."""
+    def ask(self, path: str) -> IAsyncResult | None:
+        """Send a read whose answer `get` takes later; None where nobody can be asked now."""
+        watch = self._watch_of(path)
+        return self._sessions.send(lambda client: client.get_async(path, watch=watch))
+
+    def get(self, path: str, asked: IAsyncResult | None = None) -> tuple[bytes, int] | None:
+        """A record and its version, by a read that was sent before if that has an answer; None when
+        it is not there."""
         for _ in range(ATTEMPTS_MAX):
             watch = self._watch_of(path)
             try:
-                found, stat = self._get(path, watch)
+                known, asked = self._sessions.take(asked), None
+                found, stat = self._get(path, watch) if known is None else known
             except exceptions.NoNodeError:
                 if self._is_absent(path, watch):
                     return None
@@ -236,6 +258,8 @@ class ChunkedRecords:
         nothing, and raise Conflict. Returns the versions of what was written."""
         prepared = prepare(writes)
         names = ", ".join(writes)
+        if not ephemeral and (written := self._commit_unseen(expected, prepared, names)):
+            return written
         for _ in range(ATTEMPTS_MAX):
             found = self._stats({*expected, *writes}, names)
             _compare(expected, found)
@@ -248,6 +272,8 @@ class ChunkedRecords:
             if self._prepare(prepared) and self.commit([*conditions, *writing], names):
                 versions = {path: version_after(found[path], owner) for path in writes}
                 self._drop(replaced, prepared, versions)
+                if not ephemeral:
+                    self._note_whole(expected, prepared, versions)
                 return versions
             self._parents.clear()
         raise _restless(names)
@@ -259,6 +285,7 @@ class ChunkedRecords:
     def remove(self, path: str, version: int | None = None) -> None:
         """Remove a record with its pieces, if it is there; with `version` only that one, and
         raise Conflict when it is another."""
+        self._whole.pop(path, None)
         for _ in range(ATTEMPTS_MAX):
             found = self.stat(path)
             if found is None:
@@ -276,6 +303,8 @@ class ChunkedRecords:
         """Remove records that are at these versions, folders after what is in them; or, unless
         every record of `expected` is at its version (None: not there) and nothing else lies below
         those that are removed, nothing, and raise Conflict."""
+        for path in removed:
+            self._whole.pop(path, None)
         conditions = [require(path, version) for path, version in expected.items()]
         deepest_first = sorted(removed, key=lambda path: -path.count("/"))
         removing = [delete(path, removed[path]) for path in deepest_first]
@@ -296,6 +325,46 @@ class ChunkedRecords:
         except EXPECTED:
             return False
         return True
+
+    def _commit_unseen(
+        self,
+        expected: Mapping[str, int | None],
+        prepared: Mapping[str, WrittenRecord],
+        names: str,
+    ) -> dict[str, int] | None:
+        """Write without a look before it, which takes as long as the write: where that replaces
+        what we have written ourselves, and all else is new. The versions of what was written; None
+        where it cannot be so, or was otherwise, and nothing is written."""
+        known = {path: self._whole.pop(path, None) for path in expected}
+        parents = {path.rpartition("/")[0] for path in prepared}
+        if (
+            not known
+            or None in known.values()
+            or known != expected
+            or not parents <= self._parents
+            or any(record.pieces for record in prepared.values())
+        ):
+            return None
+        steps = [require(path, known[path]) for path in known.keys() - prepared.keys()]
+        for path, record in prepared.items():
+            steps.append(replace(path, record.data, known.get(path), self._sessions.acl(path)))
+        if not self.commit(steps, names):
+            return None
+        befores = {path: known.get(path) for path in prepared}
+        versions = {path: 0 if at is None else at + 1 for path, at in befores.items()}
+        self._note_whole(expected, prepared, versions)
+        return versions
+
+    def _note_whole(
+        self,
+        expected: Iterable[str],
+        prepared: Mapping[str, WrittenRecord],
+        versions: Mapping[str, int],
+    ) -> None:
+        """Keep what its writer knows the version of, and what had no pieces."""
+        for path in prepared.keys() & expected:
+            if not prepared[path].pieces:
+                self._whole[path] = versions[path]
 
     def _prepare(self, prepared: Mapping[str, WrittenRecord]) -> bool:
         """Write parents and pieces; False when something was removed under our hands."""

@@ -24,6 +24,7 @@ from typing import Any
 from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL
@@ -255,6 +256,27 @@ class Sessions:
                 what=f"the servers refuse the request ({type(error).__name__})",
                 remedy="see the logs of the servers",
             ) from error
+
+    def send(self, ask: Callable[[KazooClient], IAsyncResult]) -> IAsyncResult | None:
+        """Give the servers a request and wait for nothing; None without a connection."""
+        if not self.reachable:
+            return None
+        try:
+            return ask(self.client)
+        except (*TROUBLE, exceptions.KazooException):
+            return None  # the connection has just ended
+
+    def take(self, asked: IAsyncResult | None) -> Any:
+        """The answer to what was sent; None where there is none, so that it has to be sent again.
+        Raises the kazoo errors of `EXPECTED`."""
+        if asked is None:
+            return None
+        try:
+            return asked.get(timeout=self.deadline_seconds)
+        except EXPECTED:
+            raise
+        except (*TROUBLE, exceptions.KazooException):
+            return None
 
     def acl(self, path: str) -> list[ACL] | None:
         """Who may do what with a record that is made; None where everybody may do everything."""

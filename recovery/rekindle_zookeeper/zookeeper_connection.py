@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kazoo.interfaces import IAsyncResult
+
 from rekindle.model.errors import InputError
 from rekindle.protocol import store_paths
 from rekindle_zookeeper import chunked_records
@@ -160,9 +162,15 @@ class Connection:
         """Have it called after each connect, suspend and loss."""
         self._callbacks.append(callback)
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        """A record and its version, the number of its changes; None when it is not there."""
-        return self._records.get(path)
+    def ask(self, path: str) -> IAsyncResult | None:
+        """Send a read of a record, for `get` to take its answer later; it waits for nothing. None
+        without a connection."""
+        return self._records.ask(path)
+
+    def get(self, path: str, asked: IAsyncResult | None = None) -> tuple[bytes, int] | None:
+        """A record and its version, the number of its changes; None when it is not there. With what
+        was `asked` it is as it was then, or later."""
+        return self._records.get(path, asked)
 
     def children(self, path: str) -> list[str]:
         """Names below a path, ascending; none when it is not there."""

@@ -56,6 +56,38 @@ def test_a_transaction_writes_all_or_nothing(connect: Connect) -> None:
     assert connection.children(PLACE.path(store_paths.DIRECTIVES)) == [store_paths.numbered(1)]
 
 
+def test_what_one_has_written_is_replaced_without_a_look(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, other = connect(), connect()
+    kept, first, second = PLACE.path(store_paths.COORDINATION), directive(1), directive(2)
+    connection.transact({kept: None}, {kept: b"a", first: b"1"})
+    with monkeypatch.context() as patched:
+        patched.setattr(connection._records, "_stats", None)
+        assert connection.transact({kept: 0}, {kept: b"b", second: b"2"}) == {kept: 1, second: 0}
+        assert connection.transact({kept: 1}, {kept: b"c"}) == {kept: 2}
+    assert other.get(kept) == (b"c", 2)
+    assert other.get(second) == (b"2", 0)
+    # one of the others is there already: it is replaced, as ever
+    assert connection.transact({kept: 2}, {kept: b"d", first: b"3"}) == {kept: 3, first: 1}
+    other.transact({kept: 3}, {kept: b"other"})
+    with pytest.raises(Conflict):
+        connection.transact({kept: 3}, {kept: b"e", directive(3): b"4"})
+    assert other.get(kept) == (b"other", 4)
+    assert other.get(directive(3)) is None
+
+
+def test_what_is_replaced_without_a_look_leaves_no_pieces(connect: Connect) -> None:
+    connection, path = connect(), PLACE.path(store_paths.COORDINATION)
+    sizes = [1, LARGE, 2, LARGE + 1, 3, 4]
+    for version, size in enumerate(sizes):
+        expected = version - 1 if version else None
+        assert connection.transact({path: expected}, {path: b"x" * size}) == {path: version}
+        assert connection.get(path) == (b"x" * size, version)
+        pieces = connection.children(PLACE.path(store_paths.PIECES))
+        assert bool(pieces) is (size >= LARGE)
+
+
 def test_of_many_who_write_at_once_on_one_condition_one_succeeds(connect: Connect) -> None:
     path = PLACE.path(store_paths.COORDINATION)
     connections = [connect() for _ in range(4)]

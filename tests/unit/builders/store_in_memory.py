@@ -29,6 +29,13 @@ class SharedStore:
         return connection
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The answer to a read, which nobody has taken yet."""
+
+    found: tuple[bytes, int] | None
+
+
 @dataclass(eq=False)
 class ElectionInMemory:
     shared: SharedStore
@@ -81,8 +88,14 @@ class ConnectionInMemory:
                 self.fired.add(watched)
                 callback()
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
+    def ask(self, path: str) -> Asked | None:
+        """As it is now: the answer is not taken before something else may have changed it."""
+        return Asked(self.get(path)) if self.reachable else None
+
+    def get(self, path: str, asked: Asked | None = None) -> tuple[bytes, int] | None:
         self._answer()
+        if asked is not None:
+            return asked.found
         self.fired.discard(path)
         self.shared.reads[path] = self.shared.reads.get(path, 0) + 1
         return self.shared.store.get(path)

@@ -49,6 +49,45 @@ def test_news_wake_only_the_application_concerned_and_only_what_changed_is_read(
     assert world.shared.reads == {world.member.place.path(store_paths.PROGRESS): 1}
 
 
+def test_records_of_those_whose_turn_comes_next_are_asked_for_once() -> None:
+    world = World(applications=5)
+    coordinator = settled(world)
+    decisions = coordinator.decisions
+    world.shared.reads.clear()
+    for member in world.fleet.members:
+        world.fleet.report(member)
+    coordinator.shell.step()
+    paths = {member.place.path(store_paths.PROGRESS) for member in world.fleet.members}
+    assert (coordinator.decisions, world.shared.reads.keys()) == (decisions + 1, paths)
+    coordinator.settle()
+    assert coordinator.decisions == decisions + 5
+    assert world.shared.reads == dict.fromkeys(paths, 1)
+
+
+def test_what_changes_after_it_was_asked_for_is_read_again() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    first, second = world.fleet.members
+    for member in (first, second):
+        world.fleet.report(member)
+    coordinator.shell.step()
+    world.lose(second, 0)
+    coordinator.settle()
+    assert world.directives(second, PlanOrder)
+
+
+def test_an_answer_that_never_came_is_asked_for_again() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    first, second = world.fleet.members
+    world.lose(second, 0)
+    world.fleet.report(first)
+    coordinator.shell.turns.hurry(first.place)
+    coordinator.shell.desks[second.place].records._asked[store_paths.PROGRESS] = None
+    coordinator.settle()
+    assert world.directives(second, PlanOrder)
+
+
 def test_a_plan_that_is_due_later_is_made_at_its_moment() -> None:
     world = World(partition_percent=50.0, stabilisation_seconds=10.0)
     coordinator = settled(world)
