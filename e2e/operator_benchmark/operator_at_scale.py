@@ -213,12 +213,15 @@ def _populate(
 
 
 def _await_rest(world: ScaleWorld) -> None:
-    """Until the operator leads, has read every application, and has written what it has to."""
+    """Until the operator leads, has read every application, and has written what it has to: where
+    the store has rights also those of each application's records."""
+    secured = 0 if world.settings.plain else world.settings.size.policies
 
     def rests() -> bool:
         found = world.operator.metrics()
         return (
-            found.get("rekindle_operator_leader") == 1
+            len(world.operator.lines("records-secured")) >= secured
+            and found.get("rekindle_operator_leader") == 1
             and found["rekindle_coordinator_applications"] == world.settings.size.policies
             and found["rekindle_coordinator_applications_waiting"] <= WAITING_MAX
             and not found["rekindle_operator_api_writes"]
