@@ -195,9 +195,9 @@ class Broker(KillableServer):
         else:
             producer.flush(ASK_SECONDS_MAX)
             producer.abort_transaction(ASK_SECONDS_MAX)
-        self._await_markers(topic, partition)
+        self.await_markers(topic, partition)
 
-    def _await_markers(self, topic: str, partition: int) -> None:
+    def await_markers(self, topic: str, partition: int) -> None:
         """Wait until no transaction is open in a partition: one has ended once its coordinator
         knows of that, and the partition records it later."""
         admin, place = self.admin, TopicPartition(topic, partition)

@@ -1,12 +1,11 @@
 """Epochs that follow each other over links: settings with which they do, and how it is seen."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import readings
 from application import LASTING, Application, Event, is_ahead
-from harms import newest_of
+from harms import a_step_that_crawls, newest_of
 
 from rekindle_spark.driver.epoch_pipeline import FOLLOWING_MAX
 
@@ -21,25 +20,18 @@ SEVERAL, MOST = 2, FOLLOWING_MAX + 1
 def while_epochs_follow(application: Application) -> None:
     """Returns when an epoch has just run, others are on their way, and states are ahead of the
     newest checkpoint."""
-
-    def follow() -> bool:
-        ran = newest_of(application, "ran")
-        is_early = ran is not None and time.time() < ran["at"] + readings.SLOW_SECONDS / 4
-        return is_early and number_on_their_way(application.events) >= SEVERAL
-
     with a_step_that_crawls(application):
         application.await_condition(
-            "epochs follow each other", lambda: follow() and is_ahead(application)
+            "epochs follow each other", lambda: follow(application) and is_ahead(application)
         )
 
 
-@contextmanager
-def a_step_that_crawls(application: Application) -> Iterator[None]:
-    """Epochs take longer than they are apart. A call that has begun is not cut short."""
-    trap = application.traps / readings.CRAWLS
-    trap.touch()
-    yield
-    trap.unlink()
+def follow(application: Application) -> bool:
+    """Whether an epoch has just run, and others are on their way: none of these ends for a while
+    where a step crawls."""
+    ran = newest_of(application, "ran")
+    is_early = ran is not None and time.time() < ran["at"] + readings.SLOW_SECONDS / 4
+    return is_early and number_on_their_way(application.events) >= SEVERAL
 
 
 def number_on_their_way(events: Sequence[Event]) -> int:

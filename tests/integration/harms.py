@@ -4,7 +4,8 @@ A story is one application that meets harms in turn, with one check of all rows 
 harm is a function that asserts its own events, and leaves all nodes up.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import readings
@@ -52,6 +53,16 @@ def in_the_middle_of_an_epoch(application: Application) -> None:
     application.await_condition(
         "an epoch is at work", (application.traps / readings.REACHED).exists
     )
+
+
+@contextmanager
+def a_step_that_crawls(application: Application) -> Iterator[None]:
+    """Epochs take longer than they are apart, as do those that catch up. A call that has begun is
+    not cut short."""
+    trap = application.traps / readings.CRAWLS
+    trap.touch()
+    yield
+    trap.unlink()
 
 
 def start_workers(application: Application, *nodes: str, after: int) -> None:

@@ -7,6 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ WAIT_SECONDS_MAX = 120
 PLACE = store_paths.Place("default", "application")
 # the least that the local servers grant
 SESSION_SECONDS = 4.0
+ASK_AGAIN_SECONDS = 0.1
 
 
 class Sidecar:
@@ -93,7 +97,27 @@ class Driver:
         self.generation = generation
         self.sequence = 0
         self.connection = UnixConnection(sidecar.socket)
+        self._sidecar = sidecar
         self._place = sidecar.place
+
+    @contextmanager
+    def in_contact(self) -> Iterator[None]:
+        """Directives are asked for all the time, over another connection. Otherwise the driver
+        would fall silent where a test takes longer than its contact time."""
+        asking, over = Driver(self._sidecar, self.generation), threading.Event()
+
+        def ask() -> None:
+            while not over.wait(ASK_AGAIN_SECONDS):
+                asking.directives(wait=1.0)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            asking.part()
 
     def part(self) -> None:
         """Close the connection; the next request opens another one."""
@@ -163,6 +187,12 @@ class Driver:
         """Fetch directives."""
         query = f"after={after}&generation={self.generation}&wait={wait}"
         return self.ask("GET", f"/v1/directives?{query}")
+
+    def await_poll(self) -> None:
+        """Wait until the sidecar has a long poll of this driver, which it hears all the time."""
+        asking = Driver(self._sidecar, self.generation)
+        wait_until(lambda: asking.ask("GET", "/v1/health")[1]["driver_heard_seconds"] == 0.0)
+        asking.part()
 
     def acknowledge(self, sequence: int, outcome: str = "done", **fields: Any) -> tuple[int, Any]:
         """Answer a directive."""

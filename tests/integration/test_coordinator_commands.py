@@ -34,16 +34,17 @@ def test_a_priority_for_a_while_decides_what_comes_back_and_then_ends(
     hosts = zookeeper.connect_string
     driver, coordinator = drive(), coordinate()
     wait_until(lambda: driver.is_whole)
-    told = rekindle(hosts, "priority", "set", "test/flights", "ranking", "1", "--for", "8s")
+    holds_at = time.time() + 3.0
+    told = rekindle(hosts, "priority", "set", "test/flights", "ranking", "1", "--for", "4s")
     assert "ranking has priority 1 until" in told
 
-    def priority() -> float:
-        """Asked for in this process: a command may begin later than the priority ends."""
+    def priority(at: float) -> float:
+        """At a moment: it may be over before it is asked for, and a command takes longer."""
         with coordination_access.opened(hosts, None) as store:
-            return StatusReader(store).standing(driver.place, time.time()).queries[1].priority
+            return StatusReader(store).standing(driver.place, at).queries[1].priority
 
-    wait_until(lambda: priority() == 1)
-    wait_until(lambda: priority() == 9)
+    wait_until(lambda: priority(holds_at) == 1)
+    wait_until(lambda: priority(time.time()) == 9)
     rekindle(hosts, "priority", "set", "test/flights", "ranking", "1")
     told = rekindle(hosts, "priority", "set", "test/flights", "busiest", "10")
     assert told == "test/flights: busiest has priority 10\n"

@@ -70,7 +70,9 @@ def one_that_was_killed_goes_on_where_its_commits_ended_but_for_a_damaged_checkp
     application.await_event("checkpoint", after=application.seen)
     application.driver.kill()
     before = application.commits()
-    states = application.store.glob("checkpoints/*/by-hour-0.state")
+    found = application.store.glob("checkpoints/*/by-hour-0.state")
+    # the next one may have been begun: nobody reads what is there of it
+    states = [path for path in found if path.parent.with_suffix(".json").exists()]
     newest = max(states, key=lambda path: int(path.parent.name))
     newest.write_bytes(newest.read_bytes()[:-3])
     # each node is a failure domain, as none is known; each could hold everything

@@ -20,6 +20,7 @@ FILES = re.compile(r"`(\w+\.py)`[^`]*?:\n\n```python\n(.*?)```", re.DOTALL)
 COMMANDS = re.compile(r"^    (\S[^\n]*)\n(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
 LIMIT_SECONDS = 300.0
 NODES, KILLED = 4, 2
+ASKED_FOR = re.compile(r"(\d+) nodes? (?:is|are) asked for")
 # These go on while the next commands are typed in another terminal.
 LASTING = ("python -m rekindle_local.kafka_broker", "rekindle run")
 
@@ -100,11 +101,14 @@ class Terminal:
 
 def await_return(terminal: Terminal, run: subprocess.Popen[str]) -> None:
     """Wait until the nodes that were killed are back, and all queries."""
-    lost, there = f"{KILLED} nodes are asked for", f"running: {NODES} of {NODES} nodes"
+    there = f"running: {NODES} of {NODES} nodes"
 
     def are_back() -> bool:
         assert run.poll() is None, terminal.errors()
-        return there in terminal.errors().partition(lost)[2]
+        said = terminal.errors()
+        asked = [*ASKED_FOR.finditer(said)]  # the losses may be noticed one after the other
+        is_asked = sum(int(one[1]) for one in asked) >= KILLED
+        return is_asked and there in said[asked[-1].end() :]
 
     assert process_sets.await_condition(are_back, limit_seconds=LIMIT_SECONDS), terminal.errors()
 

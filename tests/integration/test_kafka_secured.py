@@ -8,9 +8,10 @@ from pathlib import Path
 import broker
 import pytest
 import secured
-from application import Application
+from application import LIMIT_SECONDS, Application
 from secured_broker import SecuredBroker
 
+from rekindle_local import process_sets
 from rekindle_local.demo import topic_witness
 
 Prepare = Callable[..., Application]
@@ -97,6 +98,10 @@ def test_secrets_stay_where_they_are_and_no_clock_makes_others_late(
     assert [one["rows"] for one in windows] == [3, 1, 2, 3, 4, 2, 1]
     assert windows[-1]["window_start"].startswith("2100-01-01")
     assert application.happened("finish")[-1]["late_rows"] == {}
+    # executors remove files of theirs as they end
+    assert process_sets.await_condition(
+        lambda: not any(application.executors().values()), limit_seconds=LIMIT_SECONDS
+    )
     assert_nowhere(PASSWORD, application)
     assert_nowhere(WRONG, application)
 

@@ -210,6 +210,7 @@ def test_a_transaction_that_stays_open_is_named_by_who_reads_to_the_end(
     one = writer(kafka, "open")
     one.open()
     one.write([record(1), record(2)], EpochMarker(1, 5))
+    kafka.await_markers("open", 0)
     other = Producer({"bootstrap.servers": kafka.servers, "transactional.id": "open"})
     other.init_transactions(LIMIT_SECONDS)
     other.begin_transaction()

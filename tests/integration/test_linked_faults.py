@@ -14,11 +14,11 @@ from following import (
     CLOSE,
     LINKS,
     MOST,
-    a_step_that_crawls,
     epochs_follow_again,
+    follow,
     number_on_their_way,
 )
-from harms import all_nodes, lose, meet, node_of, start_workers
+from harms import a_step_that_crawls, all_nodes, lose, meet, node_of, start_workers
 from link_relay import LinkRelay, cut
 
 from rekindle_local import process_sets
@@ -224,6 +224,7 @@ def a_second_one_is_killed_before_the_epoch_of_the_first_loss_has_run(
 ) -> None:
     first, second, *_ = all_nodes(application)
     with a_step_that_crawls(application):
+        application.await_condition("epochs follow each other", lambda: follow(application))
         begin = lose(application, [first])
         assert number_on_their_way(application.events) >= 1
         since = application.events.index(application.happened("confirmed", after=begin)[0])

@@ -8,15 +8,16 @@ import contextlib
 import io
 import json
 import os
-import select
+import queue
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -90,6 +91,28 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+class Lines:
+    """What a process prints, line by line, read as it comes: of several lines that come together
+    none is left in a buffer that nobody looks into."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def next(self, seconds_max: float) -> str:
+        """The next line; empty where none comes for so long, or the process has ended."""
+        try:
+            return self._lines.get(timeout=max(0.0, seconds_max))
+        except queue.Empty:
+            return ""
+
+    def _read(self, stream: IO[str]) -> None:
+        with contextlib.suppress(ValueError):  # the stream is closed once the process has ended
+            for line in stream:
+                self._lines.put(line)
+        self._lines.put("")
+
+
 @dataclass
 class World:
     """One application, its sidecar, and coordinators one after the other."""
@@ -124,15 +147,12 @@ class World:
         arguments = (str(self.folder / "sidecar"), self.name)
         return self.releases.start(release, script, *arguments, log=self.folder / "driver.log")
 
-    def placed(self, driver: "subprocess.Popen[str]", *, on: set[str]) -> None:
+    def placed(self, plans: Lines, *, on: set[str]) -> None:
         """Wait until all partitions run, and on these nodes alone."""
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         found: dict[str, str] = {}
-        assert driver.stdout is not None
         while found.keys() != PARTITIONS or not set(found.values()) <= on:
-            left = deadline - time.monotonic()
-            ready, _, _ = select.select([driver.stdout], [], [], max(0.0, left))
-            line = driver.stdout.readline() if ready else ""
+            line = plans.next(deadline - time.monotonic())
             assert line, f"no plan onto {sorted(on)}; the newest is {found}; {self._logs()}"
             found = json.loads(line)
 
@@ -186,14 +206,16 @@ def test_releases_next_to_each_other_work_together(
         stack.enter_context(ended(world.sidecar(sidecar)))
         leader = stack.enter_context(ended(world.coordinator(first)))
         running = stack.enter_context(ended(world.driver(driver)))
-        world.placed(running, on={"n1", "n2", "n3"})
+        assert running.stdout is not None
+        plans = Lines(running.stdout)
+        world.placed(plans, on={"n1", "n2", "n3"})
         lose(running, "n1")
-        world.placed(running, on={"n2", "n3"})
+        world.placed(plans, on={"n2", "n3"})
         # in an incident, whose node has not come back
         leader.kill()
         lose(running, "n2")
         stack.enter_context(ended(world.coordinator(second)))
-        world.placed(running, on={"n3"})
+        world.placed(plans, on={"n3"})
 
 
 def definitions(folder: Path) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def test_a_long_poll_is_answered_when_a_directive_is_written(
     answers: list[Any] = []
     poll = threading.Thread(target=lambda: answers.append(driver.directives(0, 30.0)))
     poll.start()
-    time.sleep(1.0)
+    driver.await_poll()
     store.put(PLACE.path(store_paths.DIRECTIVES, store_paths.numbered(1)), directive(1))
     began = time.monotonic()
     poll.join()

@@ -83,21 +83,22 @@ def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
     sidecar = start("--secret-file", str(file))
     driver = Driver(sidecar)
     driver.begin()
-    wait_until(lambda: progress_in(operator) is not None)
-    wait_until(lambda: operator.get(PLACE.path(store_paths.HEARTBEAT)) is not None)
-    heartbeat = operator.get(PLACE.path(store_paths.HEARTBEAT))
+    with driver.in_contact():
+        wait_until(lambda: progress_in(operator) is not None)
+        wait_until(lambda: operator.get(PLACE.path(store_paths.HEARTBEAT)) is not None)
+        heartbeat = operator.get(PLACE.path(store_paths.HEARTBEAT))
 
-    let_in(operator, 2)
-    driver.report(driver.progress())
-    wait_until(lambda: bool(sidecar.events("store-fails")))
-    wait_until(lambda: not driver.report(driver.progress())["store_reachable"])
-    file.write_text(to_text(credential(2)))
-    wait_until(lambda: driver.report(driver.progress())["store_reachable"])
-    before = progress_in(operator)
-    driver.report(driver.progress())
-    wait_until(lambda: progress_in(operator) != before)
-    # in the same session: the driver was there all along
-    assert operator.get(PLACE.path(store_paths.HEARTBEAT)) == heartbeat
+        let_in(operator, 2)
+        driver.report(driver.progress())
+        wait_until(lambda: bool(sidecar.events("store-fails")))
+        wait_until(lambda: not driver.report(driver.progress())["store_reachable"])
+        file.write_text(to_text(credential(2)))
+        wait_until(lambda: driver.report(driver.progress())["store_reachable"])
+        before = progress_in(operator)
+        driver.report(driver.progress())
+        wait_until(lambda: progress_in(operator) != before)
+        # in the same session: the driver was there all along
+        assert operator.get(PLACE.path(store_paths.HEARTBEAT)) == heartbeat
 
 
 def test_the_credential_of_another_namespace_writes_nothing(

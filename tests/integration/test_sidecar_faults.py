@@ -141,25 +141,26 @@ def test_a_newer_driver_at_another_sidecar_fences_the_older_one(
     )
     poll.start()
     newer.begin()
-    wait_until(lambda: generation_shown(store) == 2)
-    poll.join()
-    (status, answer) = fenced[0]
-    assert (status, answer["fenced"], answer["generation"]) == (409, True, 2)
-    status, answer = older.ask("POST", "/v1/reports", older.progress())
-    assert (status, answer["fenced"]) == (409, True)
-    assert older.handshake()[0] == 409
-    wait_until(lambda: getattr(progress_in(store), "generation", None) == 2)
-    older.part()
-    time.sleep(3.0)
-    newer.report(newer.progress())
-    assert generation_shown(store) == 2
+    with newer.in_contact():
+        wait_until(lambda: generation_shown(store) == 2)
+        poll.join()
+        (status, answer) = fenced[0]
+        assert (status, answer["fenced"], answer["generation"]) == (409, True, 2)
+        status, answer = older.ask("POST", "/v1/reports", older.progress())
+        assert (status, answer["fenced"]) == (409, True)
+        assert older.handshake()[0] == 409
+        wait_until(lambda: getattr(progress_in(store), "generation", None) == 2)
+        older.part()
+        time.sleep(3.0)  # longer than it takes a sidecar to miss a driver that has parted
+        assert generation_shown(store) == 2
 
 
 def test_a_newer_driver_that_died_fences_too(start: Start, store: Connection) -> None:
     newer = Driver(start(), 2)
     newer.begin()
-    wait_until(lambda: progress_in(store) is not None)
-    wait_until(lambda: generation_shown(store) == 2)  # a round may write reports before it
+    with newer.in_contact():
+        wait_until(lambda: progress_in(store) is not None)
+        wait_until(lambda: generation_shown(store) == 2)  # a round may write reports before it
     newer.part()
     wait_until(lambda: generation_shown(store) is None)
     older = Driver(start(), 1)
@@ -263,7 +264,7 @@ def test_told_to_end_it_takes_heartbeat_and_socket_along(
     answers: list[Any] = []
     poll = threading.Thread(target=lambda: answers.append(driver.directives(0, 30.0)))
     poll.start()
-    time.sleep(0.5)
+    driver.await_poll()
     assert sidecar.end(number) == 0
     assert generation_shown(store) is None
     assert not sidecar.socket.exists()

@@ -51,8 +51,9 @@ def test_a_driver_with_a_fresh_store_under_an_old_name_is_refused_and_changes_no
 ) -> None:
     older = Driver(start(), 2)
     older.begin(store="one")
-    wait_until(lambda: progress_in(store) is not None)
-    wait_until(lambda: generation_shown(store) == 2)  # a round may write reports before it
+    with older.in_contact():
+        wait_until(lambda: progress_in(store) is not None)
+        wait_until(lambda: generation_shown(store) == 2)  # a round may write reports before it
     older.part()
     wait_until(lambda: generation_shown(store) is None)
     before = (topology_in(store), progress_in(store))
@@ -79,12 +80,13 @@ def test_a_driver_may_ask_before_it_begins_and_changes_nothing(
     assert admission(1, "") == (200, None)
     there = Driver(sidecar, 2)
     there.begin(store="one")
-    wait_until(lambda: progress_in(store) is not None and generation_shown(store) == 2)
-    before = (topology_in(store), progress_in(store))
-    is_there = "has a driver of generation 2, with another checkpoint store"
-    for generation, of in ((1, ""), (9, "other")):
-        assert admission(generation, of) == (409, is_there)
-    assert admission(3, "one") == (200, None)
+    with there.in_contact():
+        wait_until(lambda: progress_in(store) is not None and generation_shown(store) == 2)
+        before = (topology_in(store), progress_in(store))
+        is_there = "has a driver of generation 2, with another checkpoint store"
+        for generation, of in ((1, ""), (9, "other")):
+            assert admission(generation, of) == (409, is_there)
+        assert admission(3, "one") == (200, None)
     there.part()
     wait_until(lambda: generation_shown(store) is None)
     was_there = "has another checkpoint store, with a history up to generation 2"
@@ -101,12 +103,13 @@ def test_a_driver_with_another_store_does_not_disturb_the_one_that_is_there(
 ) -> None:
     there = Driver(start(), 1)
     there.begin(store="one")
-    wait_until(lambda: generation_shown(store) == 1)
-    before = store.get(PLACE.path(store_paths.HEARTBEAT))
-    found = refusal_of(Driver(start(), 1), "other")
-    assert found["what"] == "has a driver of generation 1, with another checkpoint store"
-    assert "give this one another name" in found["remedy"]
-    assert store.get(PLACE.path(store_paths.HEARTBEAT)) == before
+    with there.in_contact():
+        wait_until(lambda: generation_shown(store) == 1)
+        before = store.get(PLACE.path(store_paths.HEARTBEAT))
+        found = refusal_of(Driver(start(), 1), "other")
+        assert found["what"] == "has a driver of generation 1, with another checkpoint store"
+        assert "give this one another name" in found["remedy"]
+        assert store.get(PLACE.path(store_paths.HEARTBEAT)) == before
     there.report(there.progress())
 
 
@@ -115,11 +118,12 @@ def test_a_driver_that_was_refused_for_another_one_is_taken_once_that_is_reset(
 ) -> None:
     there, sidecar = Driver(start(), 7), start()
     there.begin(store="one")
-    wait_until(lambda: generation_shown(store) == 7)
-    refused = Driver(sidecar, 1)
-    assert "has a driver of generation 7" in refusal_of(refused, "other")["what"]
-    refused.part()
-    time.sleep(2.0)  # the sidecar looks at the heartbeat of the other driver meanwhile
+    with there.in_contact():
+        wait_until(lambda: generation_shown(store) == 7)
+        refused = Driver(sidecar, 1)
+        assert "has a driver of generation 7" in refusal_of(refused, "other")["what"]
+        refused.part()
+        time.sleep(2.0)  # the sidecar looks at the heartbeat of the other driver meanwhile
     there.part()
     wait_until(lambda: generation_shown(store) is None)
     line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
@@ -137,9 +141,10 @@ def test_after_a_reset_the_same_sidecar_takes_a_driver_with_a_fresh_store(
     older.begin(store="one")
     older.acknowledge(1)
     wait_until(lambda: store.children(PLACE.path(store_paths.ACKS)) == [store_paths.numbered(1)])
-    wait_until(lambda: generation_shown(store) == 7)
     line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert command_line.run(command_line.application, line) == 2, "its driver is there"
+    with older.in_contact():
+        wait_until(lambda: generation_shown(store) == 7)
+        assert command_line.run(command_line.application, line) == 2, "its driver is there"
     older.part()
     wait_until(lambda: generation_shown(store) is None)
     fresh = Driver(sidecar, 1)

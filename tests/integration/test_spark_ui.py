@@ -1,7 +1,6 @@
 """What the operator reads of streaming queries from the UI of a real Spark driver."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_log import Log
 from rekindle_local import process_sets
+from rekindle_local.port_reservation import hold_port
 from rekindle_operator.applications.progress_reader import READS_MAX, ProgressReader
 from rekindle_operator.applications.stream_progress import LOSS_MARGIN_SECONDS, ProgressReading
 from rekindle_operator.cluster.pods import PodSeen
@@ -157,8 +157,12 @@ def test_a_ui_with_tls_is_not_followed_elsewhere(tmp_path: Path, reader: Reader)
     line = f"keytool -genkeypair -alias ui -keyalg EC -dname CN=ui -keystore {store}"
     words = [*line.split(), "-storepass", "of the test", "-validity", "2"]
     subprocess.run(words, check=True, capture_output=True, timeout=LIMIT_SECONDS)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with hold_port("127.0.0.1") as held:
+        port = held.getsockname()[1]
+        run_with_tls(tmp_path, reader, port, store)
+
+
+def run_with_tls(folder: Path, reader: Reader, port: int, store: Path) -> None:
     settings = {
         "spark.ui.port": port,  # answers without TLS, and names the other one
         "spark.ssl.ui.enabled": "true",
@@ -166,7 +170,7 @@ def test_a_ui_with_tls_is_not_followed_elsewhere(tmp_path: Path, reader: Reader)
         "spark.ssl.ui.keyStorePassword": "of the test",
         "spark.ssl.ui.port": 0,
     }
-    with running(tmp_path, *(f"{name}={value}" for name, value in settings.items())):
+    with running(folder, *(f"{name}={value}" for name, value in settings.items())):
         reader.follow(port)
         assert process_sets.await_condition(
             lambda: bool(reader.newest().unread) and reader.newest().is_final,

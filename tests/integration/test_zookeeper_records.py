@@ -213,9 +213,9 @@ def test_a_client_that_ends_unasked_is_replaced(connect: Connect) -> None:
     told = threading.Event()
     connection.put(path, b"before")
     connection.watch(path, told.set)
-    connection._sessions.client.stop()
-    assert not connection.reachable
-    wait_until(lambda: connection.reachable)
+    ended = connection._sessions.client
+    ended.stop()
+    wait_until(lambda: connection._sessions.client is not ended and connection.reachable)
     assert connection.get(path) == (b"before", 0)
     told.clear()
     writer.put(path, b"after")

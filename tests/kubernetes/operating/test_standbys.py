@@ -57,9 +57,11 @@ def test_a_killed_operator_is_followed_by_its_standby_in_the_middle(
     pair.standby.start()
     await_that(lambda: not alone(world))
     lost = world.executors_nodes()[:2]
-    pods = world.lose(*lost)
+    # as long as their executors are heard they are suspected, and not lost
+    world.nodes.lose(*lost)
     await_that(lambda: world.phase() == "Suspected")
     pair.acting.kill()
+    pods = world.lose(*lost)
     await_that(lambda: world.driver.plans(), "the standby does not plan")
     await_that(lambda: pods.isdisjoint(world.executors()))
     world.finish()

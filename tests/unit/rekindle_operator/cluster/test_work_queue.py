@@ -103,9 +103,14 @@ def test_what_waits_for_its_time_does_not_wait_longer_when_it_is_left_again(
     assert done.wait(WAIT_SECONDS_MAX)
 
 
-def test_what_was_left_is_forgotten_when_somebody_else_acts(errands: WorkQueue) -> None:
-    done = threading.Event()
-    errands.leave("a", done.set, delay_seconds=0.5)
+def test_what_was_left_is_forgotten_when_somebody_else_acts() -> None:
+    errands = WorkQueue(Log(io.StringIO()), threads=1)
+    forgotten, done = threading.Event(), threading.Event()
+    errands.leave("a", forgotten.set)
     errands.clear()
     assert errands.waiting == 0
-    assert not done.wait(0.7)
+    errands.start()
+    errands.leave("b", done.set)
+    assert done.wait(WAIT_SECONDS_MAX)
+    assert not forgotten.is_set(), "the only thread would have done it before"
+    errands.stop()

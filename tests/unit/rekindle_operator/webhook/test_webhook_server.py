@@ -267,13 +267,11 @@ def test_no_key_is_left_in_a_file(webhook: Webhook) -> None:
     assert not any("certificate" in link for link in links)
 
 
-def begin(webhook: Webhook, length: int) -> http.client.HTTPSConnection:
+def begin(connection: http.client.HTTPSConnection, length: int) -> None:
     """A request whose body never comes."""
-    connection = webhook.connect()
     connection.putrequest("POST", "/inject")
     connection.putheader("Content-Length", str(length))
     connection.endheaders()
-    return connection
 
 
 def test_bodies_that_never_come_leave_room_for_others_and_end(
@@ -281,7 +279,11 @@ def test_bodies_that_never_come_leave_room_for_others_and_end(
 ) -> None:
     monkeypatch.setattr(webhook_server, "BODY_SECONDS_MAX", 0.5)
     fitting = webhook_server.READ_BYTES_MAX // webhook_server.REVIEW_BYTES_MAX
-    begun = [begin(webhook, webhook_server.REVIEW_BYTES_MAX) for _ in range(fitting + 3)]
+    begun = [webhook.connect() for _ in range(fitting + 3)]
+    for connection in begun:
+        connection.connect()
+    for connection in begun:  # all of them long before the first one ends
+        begin(connection, webhook_server.REVIEW_BYTES_MAX)
     statuses = sorted(connection.getresponse().status for connection in begun)
     assert statuses == [408] * fitting + [503] * 3
     for connection in begun:
@@ -290,7 +292,8 @@ def test_bodies_that_never_come_leave_room_for_others_and_end(
 
 
 def test_a_body_that_is_too_large_is_not_read(webhook: Webhook) -> None:
-    connection = begin(webhook, webhook_server.REVIEW_BYTES_MAX + 1)
+    connection = webhook.connect()
+    begin(connection, webhook_server.REVIEW_BYTES_MAX + 1)
     assert connection.getresponse().status == 413
     connection.close()
 
