@@ -5,6 +5,7 @@ whenever something runs, and moves partitions as it takes a checkpoint. It may b
 while, cut from its sidecar, or killed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,6 +165,7 @@ class SimulatedDriver:
             case protocol.PlanOrder() as order:
                 # the plan may have been made without the report of a move
                 unknown = reported <= self.moved_in
+                self._drop(order.drops)
                 self._place(order, directive.plan_epoch)
                 if not (guessed or unknown):
                     self.invariants.placed(order, self.placement, self.pipeline.costs)
@@ -176,14 +178,17 @@ class SimulatedDriver:
             case protocol.OrderingOrder(mode=mode):
                 self.modes["ordering"] = mode
             case protocol.DropOrder(nodes=nodes):
-                self.dropped |= set(nodes.items())
-                for name, incarnation in nodes.items():
-                    if name in self.seen and self.seen[name].incarnation == incarnation:
-                        self._lose(name)
+                self._drop(nodes)
             case protocol.PauseOrder():
                 self.paused, self.moving = True, {}
             case protocol.ResumeOrder():
                 self.paused = False
+
+    def _drop(self, nodes: Mapping[str, str]) -> None:
+        self.dropped |= set(nodes.items())
+        for name, incarnation in nodes.items():
+            if name in self.seen and self.seen[name].incarnation == incarnation:
+                self._lose(name)
 
     def _place(self, order: protocol.PlanOrder, plan_epoch: int) -> None:
         # a coordinator that did not know yet of a move may take what has moved for lost, and what

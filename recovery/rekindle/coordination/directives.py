@@ -48,12 +48,12 @@ def issue(
     base: int,
     generation: int,
     state: CoordinationState,
-    builds_on: int,
+    progress: protocol.ProgressReport | None,
 ) -> tuple[protocol.Directive, ...]:
     """Directives to the driver of `generation`, numbered from `after` + 1; those up to `base` were
-    for earlier generations. A plan builds on the driver's plan `builds_on`."""
+    for earlier generations. A plan builds on the driver's newest plan by its report `progress`."""
     orders: list[tuple[Order, Reason, str]]
-    orders = [found for item in instructions if (found := _order(item, state, builds_on))]
+    orders = [found for item in instructions if (found := _order(item, state, progress))]
     if pausing is not None:
         word = Reason.PAUSED if isinstance(pausing, protocol.PauseOrder) else Reason.UNPAUSED
         orders.append((pausing, word, word.meaning))
@@ -133,11 +133,7 @@ def undropped(
     if progress.directive < newest and not any(isinstance(item, PublishPlan) for item in fresh):
         return ()
     told = {node for item in fresh if isinstance(item, DropExecutors) for node in item.nodes}
-    standing = tuple(
-        node
-        for node, seen in sorted(progress.nodes.items())
-        if node not in told and _is_lost(state, node, seen.incarnation)
-    )
+    standing = tuple(node for node in sorted(_standing(state, progress)) if node not in told)
     return (DropExecutors(standing, Reason.REPEATED),) if standing else ()
 
 
@@ -189,16 +185,17 @@ def outstanding(
 
 
 def _order(
-    instruction: Instruction, state: CoordinationState, builds_on: int
+    instruction: Instruction, state: CoordinationState, progress: protocol.ProgressReport | None
 ) -> tuple[Order, Reason, str] | None:
     match instruction:
         case PublishPlan(plan):
             order = protocol.PlanOrder(
                 query_partitions=plan.query_partitions,
                 placement=dict(plan.placement),
-                builds_on=builds_on,
+                builds_on=0 if progress is None else progress.plan_epoch,
                 incident=plan.incident,
                 rollback=plan.rollback,
+                drops=_standing(state, progress),
             )
             return order, plan.reason, instructions.describe(plan)[:TEXT_LENGTH_MAX]
         case MovePartitions(placement, why, text):
@@ -225,6 +222,17 @@ def _order(
 
 def _named_goals(goals: Mapping[str, float]) -> str:
     return ", ".join(f"{query} {seconds:g} s" for query, seconds in sorted(goals.items())) or "none"
+
+
+def _standing(state: CoordinationState, progress: protocol.ProgressReport | None) -> dict[str, str]:
+    """Executors (node -> incarnation) that are lost, and that the driver still has by its report;
+    none while everything looks lost."""
+    nodes = {} if progress is None or state.holding else progress.nodes
+    return {
+        node: seen.incarnation
+        for node, seen in nodes.items()
+        if _is_lost(state, node, seen.incarnation)
+    }
 
 
 def _is_lost(state: CoordinationState, node: str, incarnation: str) -> bool:

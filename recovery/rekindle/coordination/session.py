@@ -512,7 +512,7 @@ def _issue(
         base=case.base,
         generation=case.generation,
         state=state,
-        builds_on=0 if progress is None else progress.plan_epoch,
+        progress=progress,
     )
 
 

@@ -221,7 +221,9 @@ class PlanOrder(Message, frozen=True, tag="plan", tag_field="kind"):
     """Bring back `query_partitions`: put these partitions onto these nodes.
 
     It is made for a driver whose newest plan is `builds_on`; one that has made another by itself
-    since then refuses it.
+    since then refuses it. `drops` are executors (node -> incarnation) that the plan counts as lost:
+    a driver that still has one drops it first. It may have refused the order to drop them, under a
+    number that a store gave again after it was restored from an older copy.
     """
 
     query_partitions: Names
@@ -229,6 +231,7 @@ class PlanOrder(Message, frozen=True, tag="plan", tag_field="kind"):
     builds_on: Count
     incident: Count | None = None
     rollback: bool = False
+    drops: Placement = {}
 
 
 class MoveOrder(Message, frozen=True, tag="move", tag_field="kind"):

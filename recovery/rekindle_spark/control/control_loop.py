@@ -469,6 +469,7 @@ class ControlLoop:
         application, reason = self.application, directive.reason
         match directive.order:
             case protocol.PlanOrder() as order:
+                self._drop(order.drops)
                 self._carry_out(order, directive.plan_epoch)
             case protocol.MoveOrder(placement=placement):
                 partition_migration.order(application, placement, reason)
@@ -497,13 +498,18 @@ class ControlLoop:
         self.application.events.write(kind, mode=mode, reason=reason, epoch=epoch)
 
     def _drop(self, nodes: dict[str, str]) -> None:
-        """Take executors out of Spark's scheduler, if they are still those that are meant."""
+        """Take executors out of Spark's scheduler, if they are still those that are meant. They are
+        lost at once: a plan that comes with the order places what runs there."""
+        dropped: dict[str, str] = {}
         for executor, node in list(self.application.executors.items()):
             meant = nodes.get(node)
             if meant == self.reports.incarnation(executor) and (
                 executor not in self.membership.dropped
             ):
                 self.membership.drop(executor, "ordered")
+                dropped[executor] = node
+        if dropped:
+            self._lose(self.membership.lose(dropped))
 
     def _carry_out(self, order: protocol.PlanOrder, plan_epoch: int) -> None:
         """Place a plan's partitions; catch-up and epoch loop bring them forward."""

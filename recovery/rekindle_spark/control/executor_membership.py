@@ -18,7 +18,7 @@ the same.
 """
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rekindle_spark.driver.driver_context import DriverContext
@@ -247,6 +247,15 @@ class Membership:
         self.dropped[executor] = None
         if len(self.dropped) > DROPPED_KNOWN_MAX:
             del self.dropped[next(iter(self.dropped))]
+
+    def lose(self, dropped: Mapping[str, str]) -> ExecutorLoss:
+        """The loss of executors (executor -> node) that have been dropped, told now and not with
+        the next look."""
+        self.known = {name: node for name, node in self.known.items() if name not in dropped}
+        for executor in dropped:
+            self.pending.pop(executor, None)
+            self.silent.discard(executor)
+        return ExecutorLoss(dict(dropped), frozenset())
 
     def drop_full(self, executor: str) -> float:
         """Drop one that has no room on its disk; see `drop_and_wait`."""

@@ -272,8 +272,9 @@ class Protection:
         for directive in advice.directives:
             if not isinstance(directive.order, NOT_FOR_QUERIES):
                 log.info("%s", directive.text)
-            if isinstance(directive.order, protocol.DropOrder):
-                self._drop(directive.order.nodes)
+            match directive.order:
+                case protocol.DropOrder(nodes=nodes) | protocol.PlanOrder(drops=nodes):
+                    self._drop(nodes)
             self._state = protection_state.obeyed(self._state, directive.order)
         self._retry_tasks(now)
         self._share_slots(guidance.reports, self._state.nodes)

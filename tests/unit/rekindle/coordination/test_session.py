@@ -157,6 +157,8 @@ def test_a_node_that_the_provider_reports_gone_is_dropped_before_the_driver_noti
     desk.report()
     decision = desk.decide()
     assert orders(decision, DropOrder) == [DropOrder(nodes={"n3": "a"})]
+    (plan,) = orders(decision, PlanOrder)
+    assert plan.drops == {"n3": "a"}, "it stands by itself, should the order before it be refused"
     desk.report()
     assert orders(desk.decide(), DropOrder) == [DropOrder(nodes={"n3": "a"})]
     del desk.nodes["n3"]
