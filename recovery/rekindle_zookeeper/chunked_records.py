@@ -199,8 +199,9 @@ class ChunkedRecords:
         it is not there."""
         for _ in range(ATTEMPTS_MAX):
             watch = self._watch_of(path)
+            earlier, asked = asked, None
             try:
-                known, asked = self._sessions.take(asked), None
+                known = self._sessions.take(earlier, path)
                 found, stat = self._get(path, watch) if known is None else known
             except exceptions.NoNodeError:
                 if self._is_absent(path, watch):

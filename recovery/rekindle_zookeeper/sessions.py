@@ -266,13 +266,16 @@ class Sessions:
         except (*TROUBLE, exceptions.KazooException):
             return None  # the connection has just ended
 
-    def take(self, asked: IAsyncResult | None) -> Any:
-        """The answer to what was sent; None where there is none, so that it has to be sent again.
-        Raises the kazoo errors of `EXPECTED`."""
+    def take(self, asked: IAsyncResult | None, where: str) -> Any:
+        """The answer to a request that was sent; None where it failed, so that it has to be sent
+        again. Raises StoreUnreachable where it does not come in time, and the kazoo errors of
+        `EXPECTED`."""
         if asked is None:
             return None
         try:
             return asked.get(timeout=self.deadline_seconds)
+        except KazooTimeoutError as error:
+            raise self._unreachable(where, type(error).__name__) from error
         except EXPECTED:
             raise
         except (*TROUBLE, exceptions.KazooException):

@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
 
 import pytest
+from kazoo import exceptions
 from waiting import wait_until
-from zookeeper_fixtures import PLACE, Connect, directive, expire
+from zookeeper_fixtures import PLACE, WAIT_SECONDS_MAX, Connect, directive, expire
 
 from rekindle.protocol import store_paths
 from rekindle_local.local_zookeeper import LocalZookeeper
@@ -141,3 +144,30 @@ def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) 
     writer.put(path, b"3")
     wait_until(lambda: told[2:] == ["changed"])
     assert watcher.get(path) == (b"3", 3)
+
+
+def test_a_read_that_was_sent_ahead_is_of_then_and_arms_the_watch(connect: Connect) -> None:
+    watcher, writer = connect(), connect()
+    there, missing = PLACE.path("there"), PLACE.path("missing")
+    writer.put(there, b"one")
+    told: SimpleQueue[str] = SimpleQueue()
+    for path in (there, missing):
+        watcher.watch(path, partial(told.put, path))
+        watcher.get(path)
+    asked = {path: watcher.ask(path) for path in (there, missing)}
+    assert watcher.get(there, watcher.ask(there)) == (b"one", 0), "all that was asked is answered"
+    for path in (there, missing):
+        writer.put(path, b"two")
+    assert {told.get(timeout=WAIT_SECONDS_MAX) for _ in asked} == {there, missing}
+    assert watcher.get(there, asked[there]) == (b"one", 0)
+    assert watcher.get(missing, asked[missing]) == (b"two", 0), "it is looked for once more"
+    assert watcher.get(there) == (b"two", 1)
+
+
+def test_a_read_that_was_sent_to_a_session_that_has_ended_is_sent_again(connect: Connect) -> None:
+    watcher, path = connect(), PLACE.path("there")
+    connect().put(path, b"one")
+    asked = watcher.ask(path)
+    assert asked is not None
+    asked.set_exception(exceptions.ConnectionLoss())
+    assert watcher.get(path, asked) == (b"one", 0)
