@@ -220,11 +220,12 @@ def _await_rest(world: ScaleWorld) -> None:
     def rests() -> bool:
         found = world.operator.metrics()
         return (
-            len(world.operator.lines("records-secured")) >= secured
-            and found.get("rekindle_operator_leader") == 1
+            found.get("rekindle_operator_leader") == 1
             and found["rekindle_coordinator_applications"] == world.settings.size.policies
             and found["rekindle_coordinator_applications_waiting"] <= WAITING_MAX
             and not found["rekindle_operator_api_writes"]
+            and len({line["application"] for line in world.operator.lines("records-secured")})
+            >= secured
         )
 
     there = process_sets.await_condition(rests, limit_seconds=REST_SECONDS_MAX, interval_seconds=1)

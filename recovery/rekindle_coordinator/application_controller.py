@@ -90,9 +90,10 @@ class ApplicationQueue:
                 return place
         return None
 
-    def coming(self, count: int) -> Iterator[Place]:
+    def upcoming(self, count: int) -> Iterator[Place]:
         """So many whose turns come next, as far as is known now."""
-        return islice(chain(self._first, self._later), count)
+        later = (place for place in self._later if place not in self._first)
+        return islice(chain(self._first, later), count)
 
     def wait_seconds(self, now: float, most: float) -> float:
         """How long nothing has to be done, at most `most`."""
@@ -150,9 +151,9 @@ class ApplicationController:
         """Records that are only written while the case is in memory."""
         return () if self.case is None else (store_paths.COORDINATION,)
 
-    def ask(self) -> None:
-        """Ask the store for what will be looked at next, and wait for nothing."""
-        self.records.ask(*self._own)
+    def send_reads(self) -> None:
+        """Send the reads that `lead` or `follow` will need, without waiting for answers."""
+        self.records.send_reads(*self._own)
 
     def follow(self, now: float) -> None:
         """Take in what has changed, without doing anything about it: another one leads."""

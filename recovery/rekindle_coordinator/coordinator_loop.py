@@ -38,7 +38,7 @@ PROVIDER_SECONDS = 0.25
 PROVIDER_SECONDS_MAX = 0.5
 RETRY_SECONDS = 1.0
 # Applications whose records are on their way while another one is decided about.
-ASKED_AHEAD = 8
+READ_AHEAD = 8
 STOPPED_SECONDS = 10.0
 FIRST_ANSWER = "the coordination store answers."
 
@@ -310,13 +310,13 @@ class CoordinatorLoop:
         return places
 
     def _attend(self, now: float) -> None:
-        """Look at the application whose turn it is; the store is asked for the next ones
+        """Look at the application whose turn it is; the reads for the next ones are under way
         meanwhile."""
         place = self.turns.next(now)
         if place is None:
             return
-        for coming in self.turns.coming(ASKED_AHEAD):
-            self.desks[coming].ask()
+        for upcoming in self.turns.upcoming(READ_AHEAD):
+            self.desks[upcoming].send_reads()
         desk = self.desks[place]
         try:
             if self.leading:
@@ -381,8 +381,11 @@ class CoordinatorLoop:
             self._stirred.wait(most)
 
     def _changed(self, place: Place, name: str) -> None:
-        # The leader has what it writes itself; once it leads no more, `drop` has it read again.
-        if name == store_paths.COORDINATION and self.leading:
+        # The leader has the case that it writes itself; once it leads no more, `drop` has it read
+        # again. A case that it has not taken yet may still be another one's.
+        desk = self.desks.get(place)
+        is_ours = self.leading and desk is not None and desk.case is not None
+        if name == store_paths.COORDINATION and is_ours:
             return
         with self._lock:
             self._news.setdefault(place, set()).add(name)

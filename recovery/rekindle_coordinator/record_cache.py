@@ -63,19 +63,21 @@ class RecordCache:
     _stale: set[str] = field(default_factory=lambda: set(NAMES))
     _found: dict[str, _Found] = field(default_factory=dict)
     _troubles: dict[str, RekindleError] = field(default_factory=dict)
-    # answers that are on their way
-    _asked: dict[str, Any] = field(default_factory=dict)
+    # reads whose answers nobody has taken yet
+    _sent: dict[str, Any] = field(default_factory=dict)
 
     def mark(self, names: Iterable[str]) -> None:
-        """Records that may have changed: what was asked before that says nothing of now."""
+        """Records that may have changed: a read that was sent before that does not count."""
         for name in names:
             self._stale.add(name)
-            self._asked.pop(name, None)
+            self._sent.pop(name, None)
 
-    def ask(self, *leave: str) -> None:
-        """Ask the store for what may have changed, but not `leave`, and wait for nothing."""
-        for name in self._stale.difference(leave, self._asked):
-            self._asked[name] = self.connection.ask(self.place.path(name))
+    def send_reads(self, *leave: str) -> None:
+        """Send reads of records that may have changed, but not of `leave`, without waiting for
+        answers. In the order of `refresh`: a case is never older than the report beside it."""
+        wanted = self._stale.difference(leave, self._sent)
+        for name in (name for name in NAMES if name in wanted):
+            self._sent[name] = self.connection.send_read(self.place.path(name))
 
     def refresh(self, *leave: str) -> bool:
         """Read what may have changed, but not `leave`; whether there is news.
@@ -187,7 +189,7 @@ class RecordCache:
     def _newest(self, name: str) -> _Found | None:
         """What stands there now, decoded unless it has been before."""
         path = self.place.path(name)
-        read = self.connection.get(path, self._asked.pop(name, None))
+        read = self.connection.get(path, self._sent.pop(name, None))
         if read is None:
             return None
         data, version = read

@@ -37,6 +37,8 @@ HEAD_BYTES_MAX = 200
 TRANSACTION_BYTES_MAX = 800_000
 # /rekindle/v1/NAMESPACE/APPLICATION
 APPLICATION_DEPTH = 2
+# records that need no look before they are replaced; of others, also of those that are gone, none
+WHOLE_KNOWN_MAX = 20_000
 
 
 class RecordStat(NamedTuple):
@@ -186,22 +188,22 @@ class ChunkedRecords:
         self._sessions = sessions
         self._watch_of = watch_of
         self._parents: set[str] = set()
-        # records that we have written on conditions and that had no pieces then, with the versions
+        # records that were written here at a known version, and without pieces, with the versions
         self._whole: dict[str, int] = {}
 
-    def ask(self, path: str) -> IAsyncResult | None:
-        """Send a read whose answer `get` takes later; None where nobody can be asked now."""
+    def send_read(self, path: str) -> IAsyncResult | None:
+        """Send a read whose answer `get` takes later; None without a connection."""
         watch = self._watch_of(path)
         return self._sessions.send(lambda client: client.get_async(path, watch=watch))
 
-    def get(self, path: str, asked: IAsyncResult | None = None) -> tuple[bytes, int] | None:
-        """A record and its version, by a read that was sent before if that has an answer; None when
-        it is not there."""
+    def get(self, path: str, sent: IAsyncResult | None = None) -> tuple[bytes, int] | None:
+        """A record and its version, by a read that was `sent` before if that has an answer; None
+        when it is not there."""
         for _ in range(ATTEMPTS_MAX):
             watch = self._watch_of(path)
-            earlier, asked = asked, None
+            earlier, sent = sent, None
             try:
-                known = self._sessions.take(earlier, path)
+                known = self._sessions.answer(earlier, path)
                 found, stat = self._get(path, watch) if known is None else known
             except exceptions.NoNodeError:
                 if self._is_absent(path, watch):
@@ -333,25 +335,27 @@ class ChunkedRecords:
         prepared: Mapping[str, WrittenRecord],
         names: str,
     ) -> dict[str, int] | None:
-        """Write without a look before it, which takes as long as the write: where that replaces
-        what we have written ourselves, and all else is new. The versions of what was written; None
-        where it cannot be so, or was otherwise, and nothing is written."""
-        known = {path: self._whole.pop(path, None) for path in expected}
+        """Write without a look before it, which takes as long as the write: possible where each
+        record that it replaces was written here last, and every other one is new. Returns the
+        versions of the records; None where that is not so, and nothing is written."""
+        replaced = {path: self._whole.pop(path, None) for path in prepared.keys() & expected}
         parents = {path.rpartition("/")[0] for path in prepared}
         if (
-            not known
-            or None in known.values()
-            or known != expected
+            not replaced
+            or None in replaced.values()
+            or any(expected[path] != version for path, version in replaced.items())
             or not parents <= self._parents
             or any(record.pieces for record in prepared.values())
         ):
             return None
-        steps = [require(path, known[path]) for path in known.keys() - prepared.keys()]
+        checked = expected.keys() - prepared.keys()
+        steps = [require(path, expected[path]) for path in checked]
         for path, record in prepared.items():
-            steps.append(replace(path, record.data, known.get(path), self._sessions.acl(path)))
+            acl = self._sessions.acl(path)
+            steps.append(replace(path, record.data, replaced.get(path), acl))
         if not self.commit(steps, names):
             return None
-        befores = {path: known.get(path) for path in prepared}
+        befores = {path: replaced.get(path) for path in prepared}
         versions = {path: 0 if at is None else at + 1 for path, at in befores.items()}
         self._note_whole(expected, prepared, versions)
         return versions
@@ -362,10 +366,13 @@ class ChunkedRecords:
         prepared: Mapping[str, WrittenRecord],
         versions: Mapping[str, int],
     ) -> None:
-        """Keep what its writer knows the version of, and what had no pieces."""
+        """Keep the versions of records that the caller gave the version of, if they are without
+        pieces: of the newest `WHOLE_KNOWN_MAX`."""
         for path in prepared.keys() & expected:
             if not prepared[path].pieces:
                 self._whole[path] = versions[path]
+        while len(self._whole) > WHOLE_KNOWN_MAX:
+            self._whole.pop(next(iter(self._whole)), None)
 
     def _prepare(self, prepared: Mapping[str, WrittenRecord]) -> bool:
         """Write parents and pieces; False when something was removed under our hands."""

@@ -77,7 +77,7 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         return self._encryption.connect(kwargs["address"], kwargs["hostname"], kwargs["timeout"])
 
     def dispatch_callback(self, callback: Callback) -> None:
-        """Call one at once that `is_brief`, any other on the thread for callbacks."""
+        """Call a callback that `is_brief` at once, any other on the thread for callbacks."""
         if not getattr(callback.func, "is_brief", False):
             super().dispatch_callback(callback)
             return
@@ -266,14 +266,14 @@ class Sessions:
         except (*TROUBLE, exceptions.KazooException):
             return None  # the connection has just ended
 
-    def take(self, asked: IAsyncResult | None, where: str) -> Any:
+    def answer(self, sent: IAsyncResult | None, where: str) -> Any:
         """The answer to a request that was sent; None where it failed, so that it has to be sent
         again. Raises StoreUnreachable where it does not come in time, and the kazoo errors of
         `EXPECTED`."""
-        if asked is None:
+        if sent is None:
             return None
         try:
-            return asked.get(timeout=self.deadline_seconds)
+            return sent.get(timeout=self.deadline_seconds)
         except KazooTimeoutError as error:
             raise self._unreachable(where, type(error).__name__) from error
         except EXPECTED:

@@ -162,15 +162,15 @@ class Connection:
         """Have it called after each connect, suspend and loss."""
         self._callbacks.append(callback)
 
-    def ask(self, path: str) -> IAsyncResult | None:
-        """Send a read of a record, for `get` to take its answer later; it waits for nothing. None
-        without a connection."""
-        return self._records.ask(path)
+    def send_read(self, path: str) -> IAsyncResult | None:
+        """Send a read of a record, whose answer `get` takes later, without waiting for it. Arms the
+        watch as `get` does. None without a connection."""
+        return self._records.send_read(path)
 
-    def get(self, path: str, asked: IAsyncResult | None = None) -> tuple[bytes, int] | None:
-        """A record and its version, the number of its changes; None when it is not there. With what
-        was `asked` it is as it was then, or later."""
-        return self._records.get(path, asked)
+    def get(self, path: str, sent: IAsyncResult | None = None) -> tuple[bytes, int] | None:
+        """A record and its version, the number of its changes; None when it is not there. With a
+        read that was `sent` it is as it was then, or later."""
+        return self._records.get(path, sent)
 
     def children(self, path: str) -> list[str]:
         """Names below a path, ascending; none when it is not there."""

@@ -154,20 +154,22 @@ def test_a_read_that_was_sent_ahead_is_of_then_and_arms_the_watch(connect: Conne
     for path in (there, missing):
         watcher.watch(path, partial(told.put, path))
         watcher.get(path)
-    asked = {path: watcher.ask(path) for path in (there, missing)}
-    assert watcher.get(there, watcher.ask(there)) == (b"one", 0), "all that was asked is answered"
+    sent = {path: watcher.send_read(path) for path in (there, missing)}
+    assert watcher.get(there, watcher.send_read(there)) == (b"one", 0), (
+        "all that was sent is answered"
+    )
     for path in (there, missing):
         writer.put(path, b"two")
-    assert {told.get(timeout=WAIT_SECONDS_MAX) for _ in asked} == {there, missing}
-    assert watcher.get(there, asked[there]) == (b"one", 0)
-    assert watcher.get(missing, asked[missing]) == (b"two", 0), "it is looked for once more"
+    assert {told.get(timeout=WAIT_SECONDS_MAX) for _ in sent} == {there, missing}
+    assert watcher.get(there, sent[there]) == (b"one", 0)
+    assert watcher.get(missing, sent[missing]) == (b"two", 0), "it is looked for once more"
     assert watcher.get(there) == (b"two", 1)
 
 
 def test_a_read_that_was_sent_to_a_session_that_has_ended_is_sent_again(connect: Connect) -> None:
     watcher, path = connect(), PLACE.path("there")
     connect().put(path, b"one")
-    asked = watcher.ask(path)
-    assert asked is not None
-    asked.set_exception(exceptions.ConnectionLoss())
-    assert watcher.get(path, asked) == (b"one", 0)
+    sent = watcher.send_read(path)
+    assert sent is not None
+    sent.set_exception(exceptions.ConnectionLoss())
+    assert watcher.get(path, sent) == (b"one", 0)

@@ -97,7 +97,7 @@ class RunningOperator:
         )
         if not self.ending:
             self.shell.take_stock()
-            _keep_collector_off()
+            _freeze_known_objects()
             self.webhook.start()
             self.metrics.awaited = ""
             self.probe.start()
@@ -151,7 +151,7 @@ class RunningOperator:
         return time.monotonic() - min(heard)
 
 
-def _keep_collector_off() -> None:
+def _freeze_known_objects() -> None:
     """Have the garbage collector leave out what is known of the cluster by now: to look through
     hundreds of thousands of objects takes a fifth of a second, in which nothing is decided."""
     gc.collect()

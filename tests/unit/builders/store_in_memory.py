@@ -30,7 +30,7 @@ class SharedStore:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SentRead:
     """The answer to a read, which nobody has taken yet."""
 
     found: tuple[bytes, int] | None
@@ -59,12 +59,14 @@ class ElectionInMemory:
 @dataclass(eq=False)
 class ConnectionInMemory:
     """`answer_lost`: the next transaction is carried out, and nobody is told. `fired` are watches
-    of which nothing is heard again until somebody has read."""
+    of which nothing is heard again until somebody has read. While it is `silent` no read is sent
+    ahead."""
 
     shared: SharedStore
     reachable: bool = True
     session: int | None = 1
     answer_lost: bool = False
+    silent: bool = False
     watches: dict[str, Callable[[], None]] = field(default_factory=dict)
     callbacks: list[Callable[[], None]] = field(default_factory=list)
     fired: set[str] = field(default_factory=set)
@@ -88,16 +90,24 @@ class ConnectionInMemory:
                 self.fired.add(watched)
                 callback()
 
-    def ask(self, path: str) -> Asked | None:
-        """As it is now: the answer is not taken before something else may have changed it."""
-        return Asked(self.get(path)) if self.reachable else None
-
-    def get(self, path: str, asked: Asked | None = None) -> tuple[bytes, int] | None:
-        self._answer()
-        if asked is not None:
-            return asked.found
-        self.fired.discard(path)
+    def send_read(self, path: str) -> SentRead | None:
+        """As it is now: the answer is not taken before something else may have changed it. A record
+        that is not there has no watch yet."""
+        if not self.reachable or self.silent:
+            return None
         self.shared.reads[path] = self.shared.reads.get(path, 0) + 1
+        found = self.shared.store.get(path)
+        if found is not None:
+            self.fired.discard(path)
+        return SentRead(found)
+
+    def get(self, path: str, sent: SentRead | None = None) -> tuple[bytes, int] | None:
+        self._answer()
+        if sent is not None and sent.found is not None:
+            return sent.found
+        self.fired.discard(path)
+        if sent is None:
+            self.shared.reads[path] = self.shared.reads.get(path, 0) + 1
         return self.shared.store.get(path)
 
     def children(self, path: str) -> list[str]:

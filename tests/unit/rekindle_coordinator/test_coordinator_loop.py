@@ -7,10 +7,18 @@ import pytest
 from shell_world import Provider, World, settled
 
 from rekindle import protocol
-from rekindle.coordination import coordination_state
+from rekindle.coordination import coordination_state, session
 from rekindle.coordination.coordination_events import LossNotice
 from rekindle.coordination.session import ApplicationReading
-from rekindle.protocol import DropOrder, NodeSeen, Orders, PlanOrder, PriorityOverride, store_paths
+from rekindle.protocol import (
+    DropOrder,
+    NodeSeen,
+    Orders,
+    PauseOrder,
+    PlanOrder,
+    PriorityOverride,
+    store_paths,
+)
 from rekindle.protocol.store_paths import Place
 from rekindle_coordinator.coordinator_ports import DecisionTerms, Look
 from rekindle_zookeeper import application_removal
@@ -49,7 +57,7 @@ def test_news_wake_only_the_application_concerned_and_only_what_changed_is_read(
     assert world.shared.reads == {world.member.place.path(store_paths.PROGRESS): 1}
 
 
-def test_records_of_those_whose_turn_comes_next_are_asked_for_once() -> None:
+def test_records_of_those_whose_turn_comes_next_are_read_ahead_once() -> None:
     world = World(applications=5)
     coordinator = settled(world)
     decisions = coordinator.decisions
@@ -64,7 +72,7 @@ def test_records_of_those_whose_turn_comes_next_are_asked_for_once() -> None:
     assert world.shared.reads == dict.fromkeys(paths, 1)
 
 
-def test_what_changes_after_it_was_asked_for_is_read_again() -> None:
+def test_a_record_that_changes_after_its_read_was_sent_is_read_again() -> None:
     world = World(applications=2)
     coordinator = settled(world)
     first, second = world.fleet.members
@@ -76,16 +84,50 @@ def test_what_changes_after_it_was_asked_for_is_read_again() -> None:
     assert world.directives(second, PlanOrder)
 
 
-def test_an_answer_that_never_came_is_asked_for_again() -> None:
+def test_a_read_that_could_not_be_sent_ahead_is_made_when_its_turn_comes() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    coordinator.connection.silent = True
+    for member in world.fleet.members:
+        world.lose(member, 0)
+    coordinator.shell.step()
+    assert coordinator.shell.desks[world.fleet.members[1].place].records._sent
+    coordinator.settle()
+    assert all(world.directives(member, PlanOrder) for member in world.fleet.members)
+
+
+def test_a_record_that_is_made_after_its_read_was_sent_is_read() -> None:
     world = World(applications=2)
     coordinator = settled(world)
     first, second = world.fleet.members
-    world.lose(second, 0)
-    world.fleet.report(first)
-    coordinator.shell.turns.hurry(first.place)
-    coordinator.shell.desks[second.place].records._asked[store_paths.PROGRESS] = None
+    records = coordinator.shell.desks[second.place].records
+    records.mark([store_paths.ORDERS])
+    for member in (first, second):
+        coordinator.shell.turns.hurry(member.place)
+    coordinator.shell.step()
+    assert records._sent.keys() == {store_paths.ORDERS}
+    world.orders(second, Orders(paused=True))
     coordinator.settle()
-    assert world.directives(second, PlanOrder)
+    assert world.directives(second, PauseOrder)
+
+
+def test_a_case_that_another_one_has_written_is_read_in_place_of_one_that_was_sent_for() -> None:
+    """One that has just begun to lead loses its session before it has looked at all."""
+    world = World(applications=2)
+    settled(world).resign()
+    coordinator = world.coordinator()
+    coordinator.shell.step()
+    (place,) = coordinator.shell.turns.upcoming(1)
+    second, path = coordinator.shell.desks[place], place.path(store_paths.COORDINATION)
+    assert store_paths.COORDINATION in second.records._sent
+    coordinator.connection.reachable = False
+    world.fleet.connection.put(path, session.to_record(session.Case(sequence=40)))
+    coordinator.connection.mend()
+    coordinator.settle()
+    assert second.version == world.shared.store.records[path][1]
+    assert not coordinator.shell.metrics.registry.get_sample_value(
+        "rekindle_coordinator_conflicts_total"
+    )
 
 
 def test_a_plan_that_is_due_later_is_made_at_its_moment() -> None:

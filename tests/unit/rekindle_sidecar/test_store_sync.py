@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
-from store_in_memory import Asked, ConnectionInMemory, SharedStore
+from store_in_memory import ConnectionInMemory, SentRead, SharedStore
 
 from rekindle import protocol
 from rekindle.model.errors import RunError
@@ -122,8 +122,8 @@ class RestoredWhileRead(ConnectionInMemory):
     path: str = ""
     copy: bytes = b""
 
-    def get(self, path: str, asked: Asked | None = None) -> tuple[bytes, int] | None:
-        found = super().get(path, asked)
+    def get(self, path: str, sent: SentRead | None = None) -> tuple[bytes, int] | None:
+        found = super().get(path, sent)
         if path == self.path and self.copy:
             self.shared.store.records.pop(path)
             self.shared.connect().put(path, self.copy)
