@@ -27,7 +27,6 @@ from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
 STEP_SECONDS = 1.0
 AWAITED_SECONDS = 10.0
-STATISTICS = protocol.StatisticsReport.__name__
 
 
 @dataclass(slots=True)
@@ -259,10 +258,10 @@ class Coordinator:
             return
         if found[1] == self.set_back_at:
             return  # only who has run on knows how long ago that was, by a clock that was set back
-        if reading.statistics is None and STATISTICS in decision.case.taken:
-            return  # the store has lost costs that only who has taken them still knows
         case = session.from_record(found[0], "coordination")
         again = session.decide(case, reading, now, clock=float)
+        if reading.statistics is None and _costs(again) != _costs(decision):
+            return  # the store has lost costs that only who has taken them still knows
         for kind in (protocol.PlanOrder, protocol.MoveOrder):
             ours, theirs = (_orders(kind, made.directives) for made in (decision, again))
             sooner = kind is protocol.MoveOrder and (not ours or _survive(again.instructions))
@@ -282,6 +281,12 @@ class Coordinator:
             self.invariants.wrote(
                 directive.sequence, plan_epoch, measured=measured, reported=reported
             )
+
+
+def _costs(decision: Decision) -> Mapping[str, float]:
+    """Costs of partitions, as far as they are known."""
+    state = decision.case.state
+    return {} if state is None else state.costs
 
 
 def _survive(instructions: tuple[Instruction, ...]) -> bool:
