@@ -16,3 +16,14 @@ def run_code(
         check=False,
         timeout=timeout,
     )
+
+
+def traced_peak(code: str, *arguments: str) -> int:
+    """The most bytes that Python's objects take while `code` runs, which has run once before.
+
+    In this process other threads, as earlier tests leave them, would be counted as well.
+    """
+    traced = f"import tracemalloc\n{code}\ntracemalloc.start()\n{code}\n"
+    done = run_code(f"{traced}print(tracemalloc.get_traced_memory()[1])", *arguments)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)

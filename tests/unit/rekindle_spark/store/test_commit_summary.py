@@ -1,11 +1,11 @@
 """What commit records say together: the same as all of them, in a size that does not grow."""
 
-import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import fresh_python
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -80,6 +80,16 @@ def test_a_start_reads_what_the_newest_checkpoint_does_not_cover_and_nothing_els
     assert max(numbers) < 20
 
 
+READ_TWICE = """
+import sys
+from pathlib import Path
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+store = CheckpointStore(Path(sys.argv[1]))
+store.read()
+store.read()
+"""
+
+
 def test_a_log_without_folds_is_read_once_and_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,11 +104,9 @@ def test_a_log_without_folds_is_read_once_and_not_kept(
             for old in range(1, epoch):
                 (tmp_path / "offsets" / f"{old}.json").unlink(missing_ok=True)
             reads, store = Reads(monkeypatch), CheckpointStore(tmp_path)
-            tracemalloc.start()
             store.read()
             store.read()
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
+            peaks.append(fresh_python.traced_peak(READ_TWICE, str(tmp_path)))
             log = [name for name in reads.names if name.startswith("commits/")]
             assert len(set(log)) <= epoch + 17
             assert log.count("commits/7.json") == 1

@@ -4,11 +4,11 @@ import gzip
 import subprocess
 import sys
 import threading
-import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import fresh_python
 import pytest
 from memory_files import Crashed, MemoryFiles
 from stores import FINISHED, cut, logged, opened, states
@@ -21,7 +21,6 @@ from rekindle_spark.store.commit_summary import from_record
 from rekindle_spark.store.segment_writer import LEFTOVER_SECONDS, SegmentWriter
 from rekindle_store import commit_log, commit_segments
 from rekindle_store.store_files import Files
-from rekindle_store.store_files import at as files_of
 from rekindle_store.transfers import Moved, unwatched
 
 LENGTH = 4
@@ -400,16 +399,20 @@ def test_a_start_takes_no_more_memory_with_a_hundred_thousand_past_commits_than_
     assert used[1] < used[0] + 2 * 2**10, "in KiB; the allocator is never quite the same"
 
 
+READ_ALL = """
+import sys
+from rekindle_store import commit_log, store_files
+files = store_files.at(sys.argv[1])
+assert sum(1 for _ in commit_log.commits(files)) == int(sys.argv[2])
+"""
+
+
 def test_a_reader_of_all_commits_holds_no_more_of_them_where_there_are_more(
     sealed: Callable[[int], Path],
 ) -> None:
     peaks = []
     for count in (1_000, 3_000):
-        store = files_of(sealed(count))
-        tracemalloc.start()
-        assert sum(1 for _ in commit_log.commits(store)) == count
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        peaks.append(fresh_python.traced_peak(READ_ALL, str(sealed(count)), str(count)))
     assert peaks[1] < 1.5 * peaks[0]
 
 
