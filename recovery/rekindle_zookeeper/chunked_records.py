@@ -126,6 +126,26 @@ def require_some(path: str) -> Step:
     return lambda transaction: transaction.check(path, -1)
 
 
+def replace(
+    path: str,
+    data: bytes,
+    version: int | None,
+    acl: Sequence[ACL] | None,
+    *,
+    ephemeral: bool = False,
+) -> Step:
+    """Change the record that is at that version, or make it where None is given. `acl` is for one
+    that is made, None for the client's own."""
+
+    def step(transaction: TransactionRequest) -> None:
+        if version is None:
+            transaction.create(path, data, acl=acl, ephemeral=ephemeral)
+        else:
+            transaction.set_data(path, data, version)
+
+    return step
+
+
 def write(
     path: str,
     data: bytes,
@@ -134,28 +154,15 @@ def write(
     acl: Sequence[ACL] | None = None,
 ) -> Step:
     """Make the record, or change the one that was found; `owner` is the session that it goes with,
-    0 when it stays. A record cannot change its owner: then it is made anew. `acl` is for one that
-    is made, None for the client's own."""
+    0 when it stays. A record cannot change its owner: then it is made anew."""
+    kept = found if found is not None and found.ephemeralOwner == owner else None
+    version = None if kept is None else kept.version
+    put = replace(path, data, version, acl, ephemeral=owner != 0)
 
     def step(transaction: TransactionRequest) -> None:
-        if found is not None and found.ephemeralOwner == owner:
-            transaction.set_data(path, data, found.version)
-            return
-        if found is not None:
+        if found is not None and kept is None:
             transaction.delete(path, found.version)
-        transaction.create(path, data, acl=acl, ephemeral=owner != 0)
-
-    return step
-
-
-def replace(path: str, data: bytes, version: int | None, acl: Sequence[ACL] | None) -> Step:
-    """Change the record that is at that version, or make it where None is given."""
-
-    def step(transaction: TransactionRequest) -> None:
-        if version is None:
-            transaction.create(path, data, acl=acl)
-        else:
-            transaction.set_data(path, data, version)
+        put(transaction)
 
     return step
 
@@ -288,7 +295,6 @@ class ChunkedRecords:
     def remove(self, path: str, version: int | None = None) -> None:
         """Remove a record with its pieces, if it is there; with `version` only that one, and
         raise Conflict when it is another."""
-        self._whole.pop(path, None)
         for _ in range(ATTEMPTS_MAX):
             found = self.stat(path)
             if found is None:
@@ -306,8 +312,6 @@ class ChunkedRecords:
         """Remove records that are at these versions, folders after what is in them; or, unless
         every record of `expected` is at its version (None: not there) and nothing else lies below
         those that are removed, nothing, and raise Conflict."""
-        for path in removed:
-            self._whole.pop(path, None)
         conditions = [require(path, version) for path, version in expected.items()]
         deepest_first = sorted(removed, key=lambda path: -path.count("/"))
         removing = [delete(path, removed[path]) for path in deepest_first]
@@ -355,8 +359,8 @@ class ChunkedRecords:
             steps.append(replace(path, record.data, replaced.get(path), acl))
         if not self.commit(steps, names):
             return None
-        befores = {path: replaced.get(path) for path in prepared}
-        versions = {path: 0 if at is None else at + 1 for path, at in befores.items()}
+        versions = dict.fromkeys(prepared, 0)
+        versions |= {path: at + 1 for path, at in replaced.items() if at is not None}
         self._note_whole(expected, prepared, versions)
         return versions
 

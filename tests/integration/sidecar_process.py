@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from waiting import wait_until
+from waiting import repeated, wait_until
 
 from rekindle import protocol
 from rekindle.model.settings import Policy
@@ -104,19 +103,11 @@ class Driver:
     def in_contact(self) -> Iterator[None]:
         """Directives are asked for all the time, over another connection. Otherwise the driver
         would fall silent where a test takes longer than its contact time."""
-        asking, over = Driver(self._sidecar, self.generation), threading.Event()
-
-        def ask() -> None:
-            while not over.wait(ASK_AGAIN_SECONDS):
-                asking.directives(wait=1.0)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
+        asking = Driver(self._sidecar, self.generation)
         try:
-            yield
+            with repeated(lambda: asking.directives(wait=1.0), ASK_AGAIN_SECONDS):
+                yield
         finally:
-            over.set()
-            thread.join()
             asking.part()
 
     def part(self) -> None:

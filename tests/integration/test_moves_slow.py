@@ -1,13 +1,13 @@
 """Partitions that move off a node that is slow: no row changes."""
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
 
 from application import Application
+from waiting import repeated
 
 from rekindle_local import process_sets
 
@@ -20,22 +20,14 @@ def standing_still_most_of_the_time(application: Application, node: str) -> Iter
     """Its processes are stopped for nine tenths of the time: for half a second each time, which is
     far too short to be called silent, and more than others take where they have to wait."""
     executor = application.executors()[node]
-    over = threading.Event()
 
     def stop_and_go() -> None:
-        while not over.is_set():
-            process_sets.signal_all(executor, signal.SIGSTOP)
-            time.sleep(0.45)
-            process_sets.signal_all(executor, signal.SIGCONT)
-            over.wait(0.05)
+        process_sets.signal_all(executor, signal.SIGSTOP)
+        time.sleep(0.45)
+        process_sets.signal_all(executor, signal.SIGCONT)
 
-    thread = threading.Thread(target=stop_and_go, daemon=True)
-    thread.start()
-    try:
+    with repeated(stop_and_go, every_seconds=0.05):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def epoch_seconds(application: Application, *, after: int) -> list[float]:

@@ -7,12 +7,12 @@ what is to be run in a pod, ends and starts the server, and removes claims.
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import repeated
 
 from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_operator.controller.coordination_risks import figures_of
@@ -54,26 +54,19 @@ def zookeeper(tmp_path: Path) -> Iterator[LocalZookeeper]:
 @contextmanager
 def scaled(zookeeper: LocalZookeeper, state: Path) -> Iterator[None]:
     """Ends and starts the server as it is asked to."""
-    ending = threading.Event()
 
     def follow() -> None:
         wanted = state / "wanted"
-        while not ending.wait(0.05):
-            if wanted.exists():
-                if wanted.read_text().strip() == "--replicas=0":
-                    zookeeper.kill(1)
-                else:
-                    zookeeper.start_server(1)
-                wanted.unlink()
-                (state / "done").touch()
+        if wanted.exists():
+            if wanted.read_text().strip() == "--replicas=0":
+                zookeeper.kill(1)
+            else:
+                zookeeper.start_server(1)
+            wanted.unlink()
+            (state / "done").touch()
 
-    thread = threading.Thread(target=follow)
-    thread.start()
-    try:
+    with repeated(follow, every_seconds=0.05):
         yield
-    finally:
-        ending.set()
-        thread.join()
 
 
 def run(commands: list[str], zookeeper: LocalZookeeper, folder: Path) -> None:

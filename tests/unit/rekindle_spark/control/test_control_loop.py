@@ -6,8 +6,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from counted_rows import counted_rows
 
 from rekindle import protocol
 from rekindle.model.settings import RuntimeSettings, Settings
@@ -18,27 +18,14 @@ from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.jobs.job_results import Result
 from rekindle_spark.jobs.job_runner import Attempts
 from rekindle_spark.jobs.link_health import BACKLOG_SECONDS_MAX, SlowReaders
-from rekindle_spark.pipeline import program
-from rekindle_spark.pipeline.steps import Pipeline, count
 from rekindle_spark.spark.spark_gateway import LinkBacklog
-from rekindle_testing.runtime_builders import UnreadSource
 
 ROWS, COUNTED = (0, 1), tuple(range(2, 6))
 
 
 def controlled() -> Any:
     """A loop around rows x2 -> counted x4, which run on node-a and node-b; node-c is free."""
-    built = Pipeline("controlled")
-    schema = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
-    rows = built.source("rows", UnreadSource(schema, "at"), parallelism=len(ROWS))
-    rows.window(
-        "counted",
-        keys=["key"],
-        size_seconds=1,
-        aggregates={"n": count()},
-        parallelism=len(COUNTED),
-    ).sink("out")
-    progress = PartitionTable(program.build(built), RestorePoints(1))
+    progress = PartitionTable(counted_rows(len(COUNTED)), RestorePoints(1))
     for number in (*ROWS, *COUNTED):
         progress.place(number, "2" if number in COUNTED[:2] else "1", 1)
     dropped: list[str] = []

@@ -5,8 +5,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from counted_rows import counted_rows
 
 from rekindle_spark.checkpoint.restore_points import RestorePoints
 from rekindle_spark.control import partition_migration
@@ -14,11 +14,7 @@ from rekindle_spark.control.partition_migration import BEHIND_EPOCHS_MAX, STEP_B
 from rekindle_spark.driver.driver_context import Moves
 from rekindle_spark.driver.partition_table import PartitionTable
 from rekindle_spark.jobs import job_specs
-from rekindle_spark.pipeline import program
-from rekindle_spark.pipeline.steps import Pipeline, count
-from rekindle_testing.runtime_builders import UnreadSource
 
-SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS0, ROWS1 = 0, 1
 COUNTED = tuple(range(2, 22))
 CHECKPOINT, NEWEST = 6, 7
@@ -26,16 +22,7 @@ CHECKPOINT, NEWEST = 6, 7
 
 def running() -> Any:
     """rows x2 -> counted x20, all live on a and b after epoch 7; the checkpoint of 6 is global."""
-    built = Pipeline("moving")
-    rows = built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2)
-    rows.window(
-        "counted",
-        keys=["key"],
-        size_seconds=1,
-        aggregates={"n": count()},
-        parallelism=len(COUNTED),
-    ).sink("out")
-    progress = PartitionTable(program.build(built), RestorePoints(CHECKPOINT))
+    progress = PartitionTable(counted_rows(len(COUNTED)), RestorePoints(CHECKPOINT))
     for number in (ROWS0, ROWS1, *COUNTED):
         progress.place(number, "a" if number % 2 else "b", 3)
         progress.finished[number] = NEWEST
